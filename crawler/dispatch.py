@@ -1,0 +1,380 @@
+"""Claims entries, hands them over, and settles each lease when nothing of its page is open any more."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from crawler.clock import Monotonic, monotonic
+from crawler.errors import StaleSession, UnknownCallback, WireError
+from crawler.frontier.held import Lease
+from crawler.frontier.store import Claimed, Fleet, Letter, Plan, Put, Retry
+from crawler.frontier.stream import ClaimOrder, Exchanged, MemoryFull, Stream
+
+log = logging.getLogger(__name__)
+
+current_lease: ContextVar[Lease | None] = ContextVar("current_lease", default=None)
+"""The lease for which callbacks, errbacks and pipelines run just now; set by the scheduler, follows tasks and Deferreds."""
+
+BATCH_ENTRIES = 128
+BATCH_BYTES = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A request made of an entry, and the identity that its children's instance ids derive from."""
+
+    request: Hashable
+    page: str
+    identity: bytes
+
+
+class Engine(Protocol):
+    """What the dispatcher asks of the crawler that it feeds."""
+
+    def decode(self, claimed: Claimed) -> Decoded:
+        """Makes the request of an entry; raises UnknownCallback or WireError."""
+
+    def has(self, request: Hashable) -> bool:
+        """Whether the request is still being downloaded or scraped."""
+
+    def is_downloading(self, request: Hashable) -> bool:
+        """Whether the request waits for, or takes, a download slot."""
+
+    def wake(self) -> None:
+        """Asks for the next requests soon."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Sizes and times of the dispatcher."""
+
+    identity: dict[str, str]
+    concurrency: int = 16
+    per_host: int = 8
+    lease_seconds: float = 60.0
+    lease_max_seconds: float = 3600.0
+    lapse_seconds: float = 11.0
+    tick_seconds: float = 0.05
+    settle_seconds: float = 0.2
+    buffer_entries: int = 2000
+    keep_seen: bool = False
+    worker: str = ""
+
+
+@dataclass(slots=True)
+class _Outgoing:
+    """An entry on its way; ``answered`` is told whether it was new."""
+
+    put: Put
+    lease: Lease | None
+    answered: Callable[[bool], None] | None = None
+
+
+@dataclass(slots=True)
+class _Batch:
+    """What one exchange carries, so that it can be taken back."""
+
+    outgoing: list[_Outgoing] = field(default_factory=list)
+    plan: Plan = field(default_factory=Plan)
+    leases: dict[str, Lease] = field(default_factory=dict)
+    letters: list[Letter] = field(default_factory=list)
+
+
+class Dispatcher:
+    """One worker's side of the frontier. Everything but ``tick`` and ``leave`` only touches memory."""
+
+    def __init__(self, stream: Stream, engine: Engine, options: Options, clock: Monotonic = monotonic) -> None:
+        self._stream = stream
+        self._engine = engine
+        self._options = options
+        self._clock = clock
+        self._ready: deque[tuple[Lease, Hashable]] = deque()
+        self._held: dict[str, Lease] = {}
+        self._outbox: deque[_Outgoing] = deque()
+        self._recent: deque[tuple[float, Put]] = deque()
+        self._letters: list[Letter] = []
+        self._ended_since: float | None = None
+        self._memory_full = False
+        self._starts_a_second = 0.0
+        self._started = 0
+        self._rated_at = clock()
+        self._look_at = 0.0
+        self.wanted = asyncio.Event()
+        self.fleet = Fleet()
+        self.claiming = True
+        self.pages = 0
+        self.reset: Callable[[], None] = lambda: None
+
+    # From the scheduler, on the event loop.
+
+    def next(self) -> tuple[Lease, Hashable] | None:
+        """The next request to start, or None; then the background task is asked to claim."""
+        if not self._ready:
+            if self.claiming and self._clock() >= self._look_at:
+                self.wanted.set()
+            return None
+        lease, request = self._ready.popleft()
+        lease.started = True
+        self._started += 1
+        return lease, request
+
+    def offer(self, put: Put, lease: Lease | None, answered: Callable[[bool], None] | None = None) -> None:
+        """Takes an entry to put; ``answered`` is called once it is in, with whether it was new."""
+        if lease is not None:
+            lease.links.append(put)
+            lease.unsent += 1
+        self._outbox.append(_Outgoing(put, lease, answered))
+        if len(self._outbox) >= BATCH_ENTRIES or lease is None:
+            self.wanted.set()
+
+    def offer_again(self, lease: Lease, request: Hashable) -> None:
+        """Takes a request that goes on under the lease that it came from, such as a redirect."""
+        lease.requests.append(request)
+        self._ready.appendleft((lease, request))
+        self._engine.wake()
+
+    def bury(self, letter: Letter) -> None:
+        """Takes a dead letter of something that never was a lease."""
+        self._letters.append(letter)
+        self.wanted.set()
+
+    @property
+    def crowded(self) -> bool:
+        """Whether producers of links should wait."""
+        return len(self._outbox) >= self._options.buffer_entries
+
+    @property
+    def busy(self) -> bool:
+        """Whether this worker itself has anything left to do."""
+        return bool(self._held or self._outbox or self._letters)
+
+    @property
+    def queued(self) -> int:
+        """Claimed requests that were not handed over yet."""
+        return len(self._ready)
+
+    def renewable(self) -> list[str]:
+        """Ids of the leases to renew; also called from the heartbeat's thread."""
+        return list(self._held)
+
+    def wake(self) -> None:
+        """Says that there may be something to claim."""
+        self._look_at = 0.0
+        if not self._ready:
+            self.wanted.set()
+
+    def lost(self, ids: Sequence[str]) -> None:
+        """Forgets leases that were given to others; what was not started of them is not started."""
+        for lease_id in ids:
+            lease = self._held.get(lease_id)
+            if lease is not None and not lease.started:
+                del self._held[lease_id]
+        self._ready = deque(pair for pair in self._ready if pair[0].id in self._held)
+
+    # The background task.
+
+    async def tick(self) -> None:
+        """One exchange: puts links, settles what ended, claims what can be started soon.
+
+        Raises:
+            FrontierBroken: Redis refuses batches in a way that waiting does not mend.
+        """
+        self._mark_ended()
+        batch = self._gather()
+        claim = self._order()
+        if not batch.outgoing and not batch.plan and claim is None:
+            return
+        try:
+            answer = await self._stream.exchange([out.put for out in batch.outgoing], batch.plan, claim)
+        except MemoryFull:
+            self._take_back(batch)
+            self._memory_full = True
+            self._look_at = self._clock() + 0.25
+            return
+        except StaleSession as error:
+            self._take_back(batch)
+            await self._reopen(error)
+            return
+        self._memory_full = False
+        self._confirm(batch, answer)
+        if claim is not None:
+            self._receive(claim, answer)
+
+    async def _reopen(self, error: StaleSession) -> None:
+        log.warning("%s; joining again and putting again what it holds", error)
+        options = self._options
+        await self._stream.open(options.identity, int(options.lapse_seconds * 1000), keep_seen=options.keep_seen)
+        self.reset()
+        known = {id(out.put) for out in self._outbox}
+        for lease in self._held.values():
+            for put in lease.links:
+                if id(put) not in known:
+                    self._outbox.append(_Outgoing(put, lease))
+                    lease.unsent += 1
+        for _, put in self._recent:
+            if id(put) not in known:
+                self._outbox.append(_Outgoing(put, None))
+        self.wake()
+
+    def _mark_ended(self) -> None:
+        now = self._clock()
+        for lease in self._held.values():
+            if lease.ended or not lease.started or lease.open:
+                continue
+            if now - lease.claimed_at > self._options.lease_max_seconds:
+                lease.fail("lease_age", f"not through after {now - lease.claimed_at:.0f} s, more than CRAWLER_FRONTIER_LEASE_MAX_SECONDS")
+            elif any(self._engine.has(request) for request in lease.requests):
+                continue
+            lease.ended = True
+            if self._ended_since is None:
+                self._ended_since = now
+
+    def _gather(self) -> _Batch:
+        batch = _Batch()
+        if not self._memory_full or not any(lease.ended and not lease.unsent for lease in self._held.values()):
+            size = 0
+            while self._outbox and len(batch.outgoing) < BATCH_ENTRIES and size < BATCH_BYTES:
+                out = self._outbox.popleft()
+                size += len(out.put.body)
+                batch.outgoing.append(out)
+                if out.lease is not None:
+                    out.lease.batched += 1
+            batch.letters, self._letters = self._letters, []
+        batch.plan.letters.extend(batch.letters)
+        if self._should_settle(batch):
+            for lease in self._held.values():
+                if lease.ended and lease.unsent == lease.batched and not lease.open:
+                    self._plan(lease, batch)
+        return batch
+
+    def _should_settle(self, batch: _Batch) -> bool:
+        if self._ended_since is None:
+            return False
+        aged = self._clock() - self._ended_since >= self._options.settle_seconds
+        return aged or bool(batch.outgoing) or not self._ready or not self.claiming
+
+    def _plan(self, lease: Lease, batch: _Batch) -> None:
+        batch.leases[lease.id] = lease
+        plan = batch.plan
+        if lease.fault is not None:
+            plan.dead.append((lease.id, {**lease.fault, "worker": self._options.worker}))
+        elif lease.retry is not None:
+            new = lease.retry
+            plan.retries.append(Retry(lease.id, new.host, new.band, new.due_ms, new.body))
+        else:
+            plan.done.append(lease.id)
+        for name, amount in lease.tallies.items():
+            plan.tallies[name] = plan.tallies.get(name, 0) + amount
+
+    def _take_back(self, batch: _Batch) -> None:
+        for out in reversed(batch.outgoing):
+            self._outbox.appendleft(out)
+            if out.lease is not None:
+                out.lease.batched -= 1
+        self._letters = batch.letters + self._letters
+
+    def _confirm(self, batch: _Batch, answer: Exchanged) -> None:
+        now = self._clock()
+        for at, out in enumerate(batch.outgoing):
+            if out.lease is not None:
+                out.lease.unsent -= 1
+                out.lease.batched -= 1
+            else:
+                self._recent.append((now, out.put))
+            if out.answered is not None:
+                out.answered(answer.new[at : at + 1] == b"1")
+        # What no lease stands for is kept as long as Redis may lose its last writes.
+        while self._recent and now - self._recent[0][0] > 5.0:
+            self._recent.popleft()
+        for lease_id in batch.leases:
+            self._held.pop(lease_id, None)
+        self.pages += len(batch.leases)
+        if answer.stale:
+            log.warning("%d pages came too late: their leases had gone to other workers", len(answer.stale))
+        if not any(lease.ended for lease in self._held.values()):
+            self._ended_since = None
+
+    def _order(self) -> ClaimOrder | None:
+        now = self._clock()
+        self._rate(now)
+        if not self.claiming or now < self._look_at:
+            return None
+        spare = self._options.concurrency // 2 or 1
+        ahead = max(1, min(self._options.concurrency, round(self._starts_a_second * 0.3)))
+        rooms: dict[str, int] = {}
+        downloading = 0
+        limit = self._options.per_host + ahead
+        for lease in self._held.values():
+            if lease.started and not any(self._engine.is_downloading(request) for request in lease.requests):
+                continue
+            downloading += lease.started
+            rooms[lease.host] = rooms.get(lease.host, limit) - 1
+        want = self._options.concurrency + ahead - downloading - len(self._ready)
+        if want <= 0 or (self._ready and want < spare):
+            return None
+        return ClaimOrder(want, int(self._options.lease_seconds * 1000), limit, rooms)
+
+    def _rate(self, now: float) -> None:
+        if now - self._rated_at >= 0.5:
+            rate = self._started / (now - self._rated_at)
+            self._starts_a_second += 0.5 * (rate - self._starts_a_second)
+            self._started, self._rated_at = 0, now
+
+    def _receive(self, claim: ClaimOrder, answer: Exchanged) -> None:
+        now = self._clock()
+        if answer.fleet is None:
+            self._look_at = now + 0.25
+            return
+        self.fleet = answer.fleet
+        for claimed in answer.claimed:
+            self._take(claimed, now)
+        if not answer.claimed:
+            # The wake key tells when something comes; delayed entries become due by themselves.
+            due = answer.fleet.due_seconds if answer.fleet.delayed else self.idle_look_seconds
+            self._look_at = now + min(max(due, 0.02), self.idle_look_seconds)
+        elif self._ready:
+            self._engine.wake()
+
+    idle_look_seconds = 5.0
+    """How long an idle worker waits before it looks by itself."""
+
+    def _take(self, claimed: Claimed, now: float) -> None:
+        lease = Lease(claimed.lease, claimed.host, claimed.deliveries, now)
+        self._held[lease.id] = lease
+        try:
+            decoded = self._engine.decode(claimed)
+        except (UnknownCallback, WireError) as error:
+            kind = "unknown_callback" if isinstance(error, UnknownCallback) else "wire"
+            log.error("an entry of host %s is a dead letter: %s", claimed.host, error)
+            lease.fail(kind, str(error))
+            lease.started = lease.ended = True
+            self._ended_since = self._ended_since or now
+            self.wanted.set()
+            return
+        lease.requests.append(decoded.request)
+        lease.page, lease.identity = decoded.page, decoded.identity
+        self._ready.append((lease, decoded.request))
+
+    # Stopping.
+
+    def release_unstarted(self) -> list[str]:
+        """Takes what was not handed over out of the queue; returns its lease ids for ``give_back``."""
+        ids = [lease.id for lease, _ in self._ready if lease.started is False]
+        self._ready.clear()
+        return ids
+
+    async def give_back(self, ids: Sequence[str]) -> None:
+        """Returns leases to the front of their queues, with nothing counted against them."""
+        mine = [lease_id for lease_id in ids if lease_id in self._held]
+        if not mine:
+            return
+        try:
+            await self._stream.exchange([], Plan(back=list(mine)), None)
+        except StaleSession as error:
+            await self._reopen(error)
+        for lease_id in mine:
+            self._held.pop(lease_id, None)

@@ -1,0 +1,66 @@
+"""A lease as the worker that holds it sees it: what is still open before its page may settle."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+from crawler.frontier.store import Letter, Put
+
+
+@dataclass(frozen=True, slots=True)
+class NewTry:
+    """The request as it should be tried again, and when (ms since the epoch; 0 = at once)."""
+
+    host: str
+    band: int
+    due_ms: int
+    body: bytes
+
+
+@dataclass(slots=True, eq=False)
+class Lease:
+    """One claimed entry. It ends when Scrapy has none of its requests, its records are durable and its links are in.
+
+    ``requests`` holds the request that was claimed and those that redirects made of it. ``links`` are kept until the lease is
+    settled, to be put again should Redis lose its last writes.
+    """
+
+    id: str
+    host: str
+    deliveries: int
+    claimed_at: float
+    requests: list[Hashable] = field(default_factory=list)
+    page: str = ""
+    identity: bytes = b""
+    links: list[Put] = field(default_factory=list)
+    unsent: int = 0
+    batched: int = 0
+    testing: int = 0
+    records: int = 0
+    positions: int = 0
+    occurrences: dict[bytes, int] = field(default_factory=dict)
+    started: bool = False
+    ended: bool = False
+    filtered: bool = False
+    fault: Letter | None = None
+    retry: NewTry | None = None
+    tallies: dict[str, int] = field(default_factory=dict)
+
+    def occurrence(self, fingerprint: bytes) -> int:
+        """Counts how often this page has yielded the fingerprint, from 1."""
+        count = self.occurrences.get(fingerprint, 0) + 1
+        self.occurrences[fingerprint] = count
+        return count
+
+    def tally(self, name: str) -> None:
+        """Counts something that happened to the page, for the crawl's counters."""
+        self.tallies[name] = self.tallies.get(name, 0) + 1
+
+    def fail(self, kind: str, reason: str, **more: str) -> None:
+        """Makes the page a dead letter when it ends; the first reason stays."""
+        if self.fault is None:
+            self.fault = {"kind": "page", "class": kind, "reason": reason, **more}
+
+    @property
+    def open(self) -> bool:
+        """Whether records or answers about its links are still awaited."""
+        return bool(self.records or self.testing)

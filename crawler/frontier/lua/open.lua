@@ -1,0 +1,42 @@
+--! base
+-- Lets a worker, a feeder or a reader join the crawl: makes the crawl's record, or a new generation of a finished one.
+-- ARGV: 1 worker id, 2 new session token, 3 lapse (ms), 4 schema, 5 identity (packed map of names that must not differ),
+--       6 '1' to keep the seen filter over generations, 7 feeder name or ''.
+-- Returns packed {'ok', generation, generation of the seen filter, start, whether this call opened a generation}
+--       or {'clash', name, stored, given}.
+local us = clock()
+local now = math.floor(us / 1000)
+local mine = cmsgpack.unpack(ARGV[5])
+local known = redis.call('HMGET', STATE, 'schema', 'identity', 'generation', 'seen_generation', 'phase')
+if known[1] and known[1] ~= ARGV[4] then return cmsgpack.pack({'clash', 'schema', known[1], ARGV[4]}) end
+if known[2] then
+  local theirs = cmsgpack.unpack(known[2])
+  for name, value in pairs(mine) do
+    if theirs[name] and theirs[name] ~= value then
+      return cmsgpack.pack({'clash', name, theirs[name], value})
+    end
+    theirs[name] = value
+  end
+  mine = theirs
+end
+local generation, seen = tonumber(known[3] or 0), tonumber(known[4] or 0)
+local alive = redis.call('ZCOUNT', WORKERS, '(' .. now, '+inf')
+local opened = generation == 0 or (known[5] == 'finished' and alive == 0)
+if opened then
+  generation = generation + 1
+  if generation > 1 then
+    redis.call('SADD', GARBAGE, 'once:' .. (generation - 1))
+    if ARGV[6] ~= '1' then redis.call('SADD', GARBAGE, 'seen:' .. seen) end
+  end
+  if seen == 0 or ARGV[6] ~= '1' then seen = generation end
+  redis.call('HSET', STATE, 'generation', generation, 'seen_generation', seen, 'phase', 'open', 'start', '',
+             'active', now, 'started', now)
+  redis.call('HDEL', COUNTERS, 'put', 'done', 'dead', 'retried', 'returned', 'callback_errors', 'filtered', 'stale')
+  if seen == generation then redis.call('HDEL', COUNTERS, 'seen') end
+end
+redis.call('HSET', STATE, 'schema', ARGV[4], 'identity', cmsgpack.pack(mine), 'time', text(us))
+redis.call('HSET', SESSION, 'token', ARGV[2], 'sequence', 0, 'reply', '', 'joined', now)
+redis.call('PEXPIRE', SESSION, 86400000)
+redis.call('ZADD', WORKERS, now + tonumber(ARGV[3]), ARGV[1])
+if ARGV[7] ~= '' then redis.call('SADD', FEEDERS, ARGV[7]) end
+return cmsgpack.pack({'ok', generation, seen, redis.call('HGET', STATE, 'start') or '', opened and 1 or 0})

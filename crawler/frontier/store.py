@@ -1,0 +1,285 @@
+"""The frontier as Redis keeps it: what a worker's ordered stream of batches looks like on the wire."""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Any
+
+import msgpack
+
+from crawler.errors import ClashError, StaleSession
+from crawler.redisdb.keys import SCHEMA, Partition
+from crawler.redisdb.scripts import Call, Script, read_script
+
+_LUA = files("crawler.frontier") / "lua"
+
+Letter = dict[str, str]
+"""A dead letter: kind, reason, class, url and whatever else helps to find the cause; all text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """One entry to put. ``seen`` is the key that the filter tests; with an ``instance`` it is only recorded (lib/put.lua)."""
+
+    host: str
+    band: int
+    seen: bytes
+    instance: bytes
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """A lease that ends as a new try, with the request as it is now; ``due_ms`` 0 means at once."""
+
+    lease: str
+    host: str
+    band: int
+    due_ms: int
+    body: bytes
+
+
+@dataclass(slots=True)
+class Plan:
+    """What one settle call ends; the lists hold lease ids, or (lease id, letter) for the dead."""
+
+    done: list[str] = field(default_factory=list)
+    retries: list[Retry] = field(default_factory=list)
+    dead: list[tuple[str, Letter]] = field(default_factory=list)
+    back: list[str] = field(default_factory=list)
+    letters: list[Letter] = field(default_factory=list)
+    tallies: dict[str, int] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.done or self.retries or self.dead or self.back or self.letters or self.tallies)
+
+    def pack(self) -> bytes:
+        """The plan as settle.lua reads it."""
+        packed: bytes = msgpack.packb(
+            [
+                self.done,
+                [[r.lease, r.host, str(r.band), r.due_ms, r.body] for r in self.retries],
+                [[lease, flat(letter)] for lease, letter in self.dead],
+                self.back,
+                [flat(letter) for letter in self.letters],
+                list(self.tallies.items()),
+            ],
+            # The server's decoder knows no separate type for bytes.
+            use_bin_type=False,
+            unicode_errors="surrogatepass",
+        )
+        return packed
+
+
+def flat(letter: Letter) -> list[str]:
+    """Fields and values in turn, as a stream entry takes them."""
+    return [part for pair in letter.items() for part in pair]
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A leased entry; ``deliveries`` counts the times that it was handed out before."""
+
+    lease: str
+    host: str
+    deliveries: int
+    deaths: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """What is left anywhere, as of the last claim; ages in seconds."""
+
+    waiting: int = 0
+    delayed: int = 0
+    in_flight: int = 0
+    suspects: int = 0
+    start: str = ""
+    phase: str = "open"
+    idle_seconds: float = 0.0
+    due_seconds: float = 0.0
+    feeding: int = 0
+    feeders: int = 0
+
+    @property
+    def quiet(self) -> bool:
+        """Nothing waits, is delayed or leased, and no feeder is at work."""
+        return not (self.waiting or self.delayed or self.in_flight or self.suspects or self.feeding)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A joined crawl: its generation, that of the seen filter, who runs the start requests, and if this call opened it."""
+
+    generation: int
+    seen_generation: int
+    start: str
+    fresh: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SeenSpec:
+    """Which filter a crawl has; ``capacity`` 0 grows from small."""
+
+    kind: str = "bloom"
+    error_rate: float = 1e-4
+    capacity: int = 0
+
+    def key(self, digest: bytes) -> bytes:
+        """The form in which the filter takes a 16-byte digest."""
+        return digest if self.kind == "bloom" else exact_key(digest)
+
+
+def exact_key(digest: bytes) -> bytes:
+    """The decimal text of 63 bits, which Redis keeps as an integer."""
+    return b"%d" % (int.from_bytes(digest[:8], "big") >> 1)
+
+
+class Scripts:
+    """All scripts of the frontier, composed for one kind of filter."""
+
+    def __init__(self, filter_kind: str) -> None:
+        def script(name: str) -> Script:
+            return read_script(_LUA, name, filter=filter_kind)
+
+        self.open = script("open")
+        self.put = script("put")
+        self.settle = script("settle")
+        self.claim = script("claim")
+        self.beat = script("beat")
+        self.reap = script("reap")
+        self.sweep = script("sweep")
+        self.start = script("start")
+        self.finish = script("finish")
+        self.leave = script("leave")
+        self.replay = script("replay")
+
+
+class Session:
+    """Builds the calls of one worker and reads their replies; sends nothing itself.
+
+    Batches are numbered. A call whose reply was lost is built again by ``resend`` with its old number, and the script
+    answers with the reply that it kept.
+    """
+
+    def __init__(self, partition: Partition, worker: str, seen: SeenSpec) -> None:
+        self.partition = partition
+        self.worker = worker
+        self.seen = seen
+        self.scripts = Scripts(seen.kind)
+        self.keys = partition.script_keys(worker)
+        self.token = ""
+        self.sequence = 0
+        self.opened = Opened(0, 0, "", False)
+
+    def open(self, identity: dict[str, str], lapse_ms: int, *, keep_seen: bool = False, feeder: str = "") -> Call:
+        """Joins the crawl under a new token; earlier batches of this worker are refused from then on."""
+        self.token = secrets.token_hex(8)
+        self.sequence = 0
+        packed = msgpack.packb({**identity, "filter": self.seen.kind}, use_bin_type=False)
+        args = [self.worker, self.token, lapse_ms, SCHEMA, packed, "1" if keep_seen else "0", feeder]
+        return Call(self.scripts.open, self.keys, args)
+
+    def read_opened(self, reply: bytes) -> Opened:
+        """Reads the reply of ``open``.
+
+        Raises:
+            ClashError: the crawl belongs to another project, spider, fingerprinter, filter or schema.
+        """
+        status, *rest = msgpack.unpackb(reply, raw=True)
+        if status == b"clash":
+            name, theirs, mine = (part.decode(errors="replace") for part in rest)
+            raise ClashError(
+                f"the crawl {self.partition.crawl!r} in Redis has {name} {theirs!r}, this process has {mine!r}; set CRAWLER_CRAWL to "
+                f"another name, or remove the old crawl with: trawlnet purge {self.partition.crawl}"
+            )
+        generation, seen, start, fresh = rest
+        self.opened = Opened(generation, seen, start.decode(), bool(fresh))
+        return self.opened
+
+    def _stream(self) -> list[bytes | str | int]:
+        self.sequence += 1
+        return [self.worker, self.token, self.sequence]
+
+    def _filter(self) -> list[bytes | str | int]:
+        seen, once = self.opened.seen_generation, self.opened.generation
+        spec = self.seen
+        return [self.partition.seen(seen), self.partition.once(once), repr(spec.error_rate), spec.capacity]
+
+    def put(self, entries: Sequence[Put]) -> Call:
+        """Puts entries that no lease waits for."""
+        return Call(self.scripts.put, self.keys, [*self._stream(), *self._filter(), *self._flat(entries)])
+
+    def settle(self, entries: Sequence[Put], plan: Plan) -> Call:
+        """Puts links and then ends the leases of the plan."""
+        args = [*self._stream(), *self._filter(), len(entries), *self._flat(entries), plan.pack()]
+        return Call(self.scripts.settle, self.keys, args)
+
+    def claim(self, want: int, lease_ms: int, room: int, rooms: dict[str, int]) -> Call:
+        """Claims up to ``want`` entries; ``rooms`` says how many more of a busy host this worker can start."""
+        args: list[bytes | str | int] = [*self._stream(), want, lease_ms, room]
+        for host, left in rooms.items():
+            args += (host, left)
+        return Call(self.scripts.claim, self.keys, args)
+
+    def _flat(self, entries: Sequence[Put]) -> list[bytes | str | int]:
+        flat_args: list[bytes | str | int] = []
+        key = self.seen.key
+        for entry in entries:
+            seen = key(entry.seen) if entry.seen else b""
+            instance = exact_key(entry.instance) if entry.instance else b""
+            flat_args += (entry.host, entry.band, seen, instance, entry.body)
+        return flat_args
+
+    def read(self, reply: bytes) -> list[Any]:
+        """The reply of a numbered batch after its 'ok'.
+
+        Raises:
+            StaleSession: Redis does not know the session, or lost batches before this one.
+        """
+        status, *rest = msgpack.unpackb(reply, raw=True)
+        if status != b"ok":
+            raise StaleSession(f"the session of worker {self.worker} is not valid any more: {rest[0].decode()}")
+        return rest
+
+    def read_claimed(self, reply: bytes) -> tuple[list[Claimed], Fleet]:
+        """Reads the reply of ``claim``."""
+        taken, fleet = self.read(reply)
+        return [
+            Claimed(lease.decode(), host.decode(), element[0], element[1], element[2:]) for lease, host, element in taken
+        ], read_fleet(fleet)
+
+    def beat(self, lapse_ms: int, lease_ms: int, report: dict[str, Any], leases: Sequence[str]) -> Call:
+        """Keeps the worker and its leases alive."""
+        args = [self.worker, self.token, lapse_ms, lease_ms, msgpack.packb(report), *leases]
+        return Call(self.scripts.beat, self.keys, args)
+
+    def reap(self, tick_ms: int, lapse_ms: int, limit: int, deaths_max: int) -> Call:
+        """Gives back what dead workers hold."""
+        return Call(self.scripts.reap, self.keys, [tick_ms, lapse_ms, limit, deaths_max])
+
+    def sweep(self) -> Call:
+        """Removes some keys of generations that are over."""
+        return Call(self.scripts.sweep, self.keys, [])
+
+    def start(self, act: str) -> Call:
+        """Takes ('take') or ends ('done') the lease on the start requests."""
+        return Call(self.scripts.start, self.keys, [self.worker, act])
+
+    def finish(self) -> Call:
+        """Marks the crawl finished if nothing is left."""
+        return Call(self.scripts.finish, self.keys, [])
+
+    def leave(self, feeder: str = "") -> Call:
+        """Gives everything back and leaves the roster."""
+        return Call(self.scripts.leave, self.keys, [self.worker, feeder])
+
+
+def read_fleet(parts: Sequence[Any]) -> Fleet:
+    """Reads what lib/lease.lua's ``fleet`` returns."""
+    waiting, delayed, in_flight, suspects, start, phase, idle_ms, due_ms, feeding, feeders = parts
+    return Fleet(
+        waiting, delayed, in_flight, suspects, start.decode(), phase.decode(), idle_ms / 1000, max(0, due_ms) / 1000, feeding, feeders
+    )

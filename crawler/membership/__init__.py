@@ -1,0 +1,1 @@
+"""Who is alive: heartbeats and the reaping of those that fell silent."""
