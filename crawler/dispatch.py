@@ -1,6 +1,7 @@
 """Claims entries, hands them over, and settles each lease when nothing of its page is open any more."""
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
@@ -21,6 +22,9 @@ current_lease: ContextVar[Lease | None] = ContextVar("current_lease", default=No
 
 BATCH_ENTRIES = 128
 BATCH_BYTES = 1_000_000
+GATHER_SECONDS = 0.005
+HELD_FOR_EACH_SLOT = 8
+"""Leases held for each concurrent request, at most: when storage is slow, claims stop and not memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +109,16 @@ class Dispatcher:
         self._look_at = 0.0
         self.wanted = asyncio.Event()
         self.fleet = Fleet()
+        self._fleet_at = clock()
         self.claiming = True
         self.pages = 0
+        self.parentless = 0
+        self.finished = False
         self.reset: Callable[[], None] = lambda: None
+        self.through: Callable[[Lease], None] = lambda lease: None
+        self._doubtful = False
+        self.look_seconds: Callable[[], float] = lambda: 1.0
+        self._turn = asyncio.Lock()
 
     # From the scheduler, on the event loop.
 
@@ -118,6 +129,8 @@ class Dispatcher:
                 self.wanted.set()
             return None
         lease, request = self._ready.popleft()
+        if lease.started:
+            lease.testing -= 1
         lease.started = True
         self._started += 1
         return lease, request
@@ -127,6 +140,8 @@ class Dispatcher:
         if lease is not None:
             lease.links.append(put)
             lease.unsent += 1
+        else:
+            self.parentless += 1
         self._outbox.append(_Outgoing(put, lease, answered))
         if len(self._outbox) >= BATCH_ENTRIES or lease is None:
             self.wanted.set()
@@ -134,6 +149,7 @@ class Dispatcher:
     def offer_again(self, lease: Lease, request: Hashable) -> None:
         """Takes a request that goes on under the lease that it came from, such as a redirect."""
         lease.requests.append(request)
+        lease.testing += 1
         self._ready.appendleft((lease, request))
         self._engine.wake()
 
@@ -157,6 +173,10 @@ class Dispatcher:
         """Claimed requests that were not handed over yet."""
         return len(self._ready)
 
+    def fleet_idle_seconds(self) -> float:
+        """Time since the last activity of the fleet."""
+        return self.fleet.idle_seconds + self._clock() - self._fleet_at
+
     def renewable(self) -> list[str]:
         """Ids of the leases to renew; also called from the heartbeat's thread."""
         return list(self._held)
@@ -175,16 +195,41 @@ class Dispatcher:
                 del self._held[lease_id]
         self._ready = deque(pair for pair in self._ready if pair[0].id in self._held)
 
+    def doubt(self) -> None:
+        """Says that Redis may not know this session any more; the next exchange finds out and joins again."""
+        self._doubtful = True
+        self.wanted.set()
+
     # The background task.
 
-    async def tick(self) -> None:
-        """One exchange: puts links, settles what ended, claims what can be started soon.
+    async def run(self) -> None:
+        """Exchanges until cancelled: at once when asked, else every tick while anything is open, else when it is time to look.
 
         Raises:
             FrontierBroken: Redis refuses batches in a way that waiting does not mend.
         """
+        while True:
+            wait = self._options.tick_seconds
+            if not self.busy:
+                wait = max(0.01, min(self._look_at - self._clock(), self.look_seconds()))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.wanted.wait(), wait)
+            self.wanted.clear()
+            await self.tick()
+            # Lets what one turn of the loop produces gather in one batch.
+            await asyncio.sleep(GATHER_SECONDS)
+
+    async def tick(self) -> None:
+        """One exchange: puts links, settles what ended, claims what can be started soon."""
+        async with self._turn:
+            await self._exchange()
+
+    async def _exchange(self) -> None:
         self._mark_ended()
         batch = self._gather()
+        if batch.leases and len(batch.leases) == len(self._held):
+            # The last of what was held: see at once what the fleet has left.
+            self._look_at = 0.0
         claim = self._order()
         if not batch.outgoing and not batch.plan and claim is None:
             return
@@ -218,6 +263,7 @@ class Dispatcher:
         for _, put in self._recent:
             if id(put) not in known:
                 self._outbox.append(_Outgoing(put, None))
+                self.parentless += 1
         self.wake()
 
     def _mark_ended(self) -> None:
@@ -226,9 +272,15 @@ class Dispatcher:
             if lease.ended or not lease.started or lease.open:
                 continue
             if now - lease.claimed_at > self._options.lease_max_seconds:
-                lease.fail("lease_age", f"not through after {now - lease.claimed_at:.0f} s, more than CRAWLER_FRONTIER_LEASE_MAX_SECONDS")
+                age = now - lease.claimed_at
+                lease.fail("lease_age", f"not through after {age:.0f} s, more than CRAWLER_FRONTIER_LEASE_MAX_SECONDS")
             elif any(self._engine.has(request) for request in lease.requests):
                 continue
+            elif not lease.through:
+                lease.through = True
+                self.through(lease)
+                if lease.open:
+                    continue
             lease.ended = True
             if self._ended_since is None:
                 self._ended_since = now
@@ -285,6 +337,7 @@ class Dispatcher:
                 out.lease.batched -= 1
             else:
                 self._recent.append((now, out.put))
+                self.parentless -= 1
             if out.answered is not None:
                 out.answered(answer.new[at : at + 1] == b"1")
         # What no lease stands for is kept as long as Redis may lose its last writes.
@@ -301,6 +354,9 @@ class Dispatcher:
     def _order(self) -> ClaimOrder | None:
         now = self._clock()
         self._rate(now)
+        if self._doubtful:
+            self._doubtful = False
+            return ClaimOrder(0, 0, 0, {})
         if not self.claiming or now < self._look_at:
             return None
         spare = self._options.concurrency // 2 or 1
@@ -314,6 +370,7 @@ class Dispatcher:
             downloading += lease.started
             rooms[lease.host] = rooms.get(lease.host, limit) - 1
         want = self._options.concurrency + ahead - downloading - len(self._ready)
+        want = min(want, HELD_FOR_EACH_SLOT * self._options.concurrency - len(self._held))
         if want <= 0 or (self._ready and want < spare):
             return None
         return ClaimOrder(want, int(self._options.lease_seconds * 1000), limit, rooms)
@@ -330,20 +387,24 @@ class Dispatcher:
             self._look_at = now + 0.25
             return
         self.fleet = answer.fleet
+        self._fleet_at = now
         for claimed in answer.claimed:
             self._take(claimed, now)
-        if not answer.claimed:
-            # The wake key tells when something comes; delayed entries become due by themselves.
-            due = answer.fleet.due_seconds if answer.fleet.delayed else self.idle_look_seconds
-            self._look_at = now + min(max(due, 0.02), self.idle_look_seconds)
-        elif self._ready:
+        if answer.claimed:
             self._engine.wake()
-
-    idle_look_seconds = 5.0
-    """How long an idle worker waits before it looks by itself."""
+        elif claim.want == 0:
+            return
+        elif answer.fleet.waiting or answer.fleet.suspects:
+            # Only hosts on which this worker is busy have work, or one suspect is being tried.
+            self._look_at = now + 0.02
+        else:
+            # The wake key tells when something comes; delayed entries become due by themselves.
+            look = self.look_seconds()
+            due = answer.fleet.due_seconds if answer.fleet.delayed else look
+            self._look_at = now + min(max(due, 0.02), look)
 
     def _take(self, claimed: Claimed, now: float) -> None:
-        lease = Lease(claimed.lease, claimed.host, claimed.deliveries, now)
+        lease = Lease(claimed.lease, claimed.host, claimed.deliveries, now, claimed.body)
         self._held[lease.id] = lease
         try:
             decoded = self._engine.decode(claimed)
@@ -361,20 +422,35 @@ class Dispatcher:
 
     # Stopping.
 
+    @property
+    def between(self) -> asyncio.Lock:
+        """Held while an exchange is under way; whoever holds it may stop the background task without cutting one short."""
+        return self._turn
+
+    def closing_tick_needed(self) -> bool:
+        """Whether another exchange would put or settle something."""
+        self._mark_ended()
+        return bool(self._outbox or self._letters or any(lease.ended for lease in self._held.values()))
+
     def release_unstarted(self) -> list[str]:
         """Takes what was not handed over out of the queue; returns its lease ids for ``give_back``."""
-        ids = [lease.id for lease, _ in self._ready if lease.started is False]
+        ids = [lease.id for lease, _ in self._ready]
         self._ready.clear()
         return ids
+
+    def unended(self) -> list[str]:
+        """Ids of the leases whose pages are not through yet."""
+        return [lease.id for lease in self._held.values() if not lease.ended]
 
     async def give_back(self, ids: Sequence[str]) -> None:
         """Returns leases to the front of their queues, with nothing counted against them."""
         mine = [lease_id for lease_id in ids if lease_id in self._held]
         if not mine:
             return
-        try:
-            await self._stream.exchange([], Plan(back=list(mine)), None)
-        except StaleSession as error:
-            await self._reopen(error)
+        async with self._turn:
+            try:
+                await self._stream.exchange([], Plan(back=list(mine)), None)
+            except StaleSession as error:
+                await self._reopen(error)
         for lease_id in mine:
             self._held.pop(lease_id, None)

@@ -20,7 +20,7 @@ class NewTry:
 class Lease:
     """One claimed entry. It ends when Scrapy has none of its requests, its records are durable and its links are in.
 
-    ``requests`` holds the request that was claimed and those that redirects made of it. ``links`` are kept until the lease is
+    ``through``: Scrapy has nothing of it any more; ``ended``: it may settle. ``requests`` holds the request that was claimed and those that redirects made of it. ``links`` are kept until the lease is
     settled, to be put again should Redis lose its last writes.
     """
 
@@ -28,6 +28,7 @@ class Lease:
     host: str
     deliveries: int
     claimed_at: float
+    body: bytes = b""
     requests: list[Hashable] = field(default_factory=list)
     page: str = ""
     identity: bytes = b""
@@ -39,8 +40,8 @@ class Lease:
     positions: int = 0
     occurrences: dict[bytes, int] = field(default_factory=dict)
     started: bool = False
+    through: bool = False
     ended: bool = False
-    filtered: bool = False
     fault: Letter | None = None
     retry: NewTry | None = None
     tallies: dict[str, int] = field(default_factory=dict)
@@ -62,5 +63,5 @@ class Lease:
 
     @property
     def open(self) -> bool:
-        """Whether records or answers about its links are still awaited."""
+        """Whether records, answers about redirects, or redirects that go on are still awaited."""
         return bool(self.records or self.testing)

@@ -75,6 +75,10 @@ class Heartbeat(threading.Thread):
         """Ends the thread after what it is doing; a beat under way still goes out."""
         self._stopped.set()
 
+    def age_seconds(self) -> float:
+        """Time since Redis last took a heartbeat."""
+        return self._clock() - self.last_beat
+
     def run(self) -> None:
         """Beats until stopped; a lost connection is made again with growing delays."""
         delay = 0.1

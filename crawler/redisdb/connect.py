@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from redis import Redis
+from redis.asyncio import BlockingConnectionPool
 from redis.asyncio import Redis as AsyncRedis
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
@@ -66,7 +67,11 @@ class RedisTarget:
 
     def async_client(self) -> AsyncRedis:
         """A client for the event loop; retries are the caller's, since only it knows what may run twice."""
-        return AsyncRedis.from_url(self.url, retry=AsyncRetry(NoBackoff(), 0), max_connections=2, **self._options())
+        # One connection: batches are in order anyway, and a fleet of many workers must not cost many connections.
+        pool = BlockingConnectionPool.from_url(
+            self.url, retry=AsyncRetry(NoBackoff(), 0), max_connections=1, timeout=None, **self._options()
+        )
+        return AsyncRedis.from_pool(pool)
 
     def client(self, **more: Any) -> Redis:
         """A blocking client, for threads and for commands of the operator."""

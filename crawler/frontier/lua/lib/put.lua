@@ -1,7 +1,8 @@
 -- Seen test and enqueueing of entries in one step. Five arguments an entry: host, band, seen key, instance key, body.
 --   instance key ''  the entry is new unless its seen key is in the filter
 --   instance key set the entry is new unless this very instance was put before; its seen key, if any, is only recorded
---   body ''          nothing is queued: the answer tells whether the URL was new, and it is seen from now on
+--   body ''          nothing is queued (a redirect's target, fetched under the lease of its page): the entry is new unless its seen
+--                    key is in the filter and was not put there by this very instance, whose worker may have died since
 -- All is read before the first write; entries are queued before they are marked, so that an error loses none.
 local function put_entries(first, count, seen, once, at)
   local new, lists, order, mark_seen, mark_once, here = {}, {}, {}, {}, {}, {}
@@ -11,7 +12,13 @@ local function put_entries(first, count, seen, once, at)
     local mine = instance ~= '' and 'i' .. instance or 's' .. key
     local known = here[mine]
     if not known then
-      if instance ~= '' then known = once.has(instance) else known = seen.has(key) end
+      if instance == '' then
+        known = seen.has(key)
+      elseif body ~= '' then
+        known = once.has(instance)
+      else
+        known = seen.has(key) and not once.has(instance)
+      end
     end
     new[i + 1] = known and '0' or '1'
     if not known then

@@ -1,0 +1,125 @@
+"""The one line of a project's ADDONS that makes its spiders members of a fleet."""
+
+import logging
+import sys
+from typing import Any
+
+from scrapy.crawler import Crawler
+from scrapy.settings import BaseSettings
+from scrapy.utils.misc import load_object
+
+from crawler.components.node import REDIS_SETTINGS, config_of
+from crawler.components.refusal import refuse
+from crawler.components.starts import check_start, let_seeds_be_fed
+from crawler.config import read_config
+from crawler.errors import ConfigError
+from crawler.redisdb.connect import target_from
+
+log = logging.getLogger(__name__)
+
+COMPONENTS = "crawler.components."
+SCHEDULER = COMPONENTS + "scheduler.FrontierScheduler"
+REFUSING = COMPONENTS + "refusal.RefusingScheduler"
+ASYNCIO_REACTOR = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
+ADDON_PRIORITY = 15
+FOREIGN = {
+    "SCHEDULER": SCHEDULER,
+    "DUPEFILTER_CLASS": "scrapy.dupefilters.RFPDupeFilter",
+    "STATS_CLASS": "scrapy.statscollectors.MemoryStatsCollector",
+}
+"""What stands in for scrapy-redis's classes."""
+
+OWN_SCHEDULERS = {SCHEDULER, "scrapy.core.scheduler.Scheduler"}
+SINGLE_COMMANDS = {"shell", "parse", "check", "fetch", "view", "bench"}
+"""Commands that fetch by themselves and must not join a crawl."""
+
+
+def _path_of(value: Any) -> str:
+    return value if isinstance(value, str) else f"{value.__module__}.{value.__qualname__}"
+
+
+def _command() -> str:
+    arguments = [argument for argument in sys.orig_argv[1:] if not argument.startswith("-")]
+    names = [argument for argument in arguments if argument in SINGLE_COMMANDS]
+    return names[0] if names and any("scrapy" in argument for argument in arguments) else ""
+
+
+class DistributedCrawl:
+    """Installs the frontier's components; what the project has of its own stays."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> "DistributedCrawl":
+        """Builds the add-on of a crawler."""
+        return cls(crawler)
+
+    @classmethod
+    def update_pre_crawler_settings(cls, settings: BaseSettings) -> None:
+        """Checks project and command-line settings before anything starts; a wrong one ends the process with one line."""
+        if _command():
+            return
+        try:
+            read_config({name: settings[name] for name in settings if name.startswith("CRAWLER_")})
+        except ConfigError as error:
+            sys.exit(f"trawlnet: {error}")
+
+    def update_settings(self, settings: BaseSettings) -> None:
+        """Sets the scheduler and adds the middlewares, the extension and, where CRAWLER_STORAGE is set, the pipelines."""
+        if _command():
+            return
+        scheduler = SCHEDULER
+        try:
+            self._check(settings)
+            self._replace_foreign(settings)
+            self._install(settings)
+        except ConfigError as error:
+            refuse(self._crawler, error)
+            scheduler = REFUSING
+        settings.set("SCHEDULER", scheduler, priority=max(settings.getpriority("SCHEDULER") or 0, ADDON_PRIORITY))
+        # Both run Python that is sent to them.
+        settings.set("TELNETCONSOLE_ENABLED", False, "addon")
+        settings.set("REMOTE_CONTROL_ENABLED", False, "addon")
+
+    def _check(self, settings: BaseSettings) -> None:
+        config_of(self._crawler)
+        target_from({name: settings.get(name) for name in REDIS_SETTINGS})
+        assert self._crawler.spider is not None
+        check_start(type(self._crawler.spider))
+        reactor = settings["TWISTED_REACTOR"]
+        if settings.getbool("TWISTED_REACTOR_ENABLED", True) and reactor != ASYNCIO_REACTOR:
+            raise ConfigError(
+                f"TWISTED_REACTOR is {reactor!r}, and the frontier needs asyncio; remove that setting or set it to {ASYNCIO_REACTOR!r}"
+            )
+
+    def _install(self, settings: BaseSettings) -> None:
+        let_seeds_be_fed(self._crawler)
+        add = settings.setdefault_in_component_priority_dict
+        add("SPIDER_MIDDLEWARES", _load("spidermw.LeaseSpiderMiddleware"), -1000)
+        add("DOWNLOADER_MIDDLEWARES", _load("outcomes.OutcomeMiddleware"), 10)
+        add("EXTENSIONS", _load("lifecycle.LifecycleExtension"), 0)
+        if not settings.getbool("CRAWLER_TARGETS_PRIVATE_ALLOWED"):
+            add("DOWNLOADER_MIDDLEWARES", _load("outcomes.TargetGuardMiddleware"), 990)
+        if settings.get("CRAWLER_STORAGE"):
+            add("ITEM_PIPELINES", _load("pipeline.ItemPlacePipeline"), -1000)
+            add("ITEM_PIPELINES", _load("pipeline.StoragePipeline"), 1000)
+
+    def _replace_foreign(self, settings: BaseSettings) -> None:
+        replaced = []
+        for name, ours in FOREIGN.items():
+            path = _path_of(settings[name])
+            if path.startswith("scrapy_redis."):
+                settings.set(name, ours, priority=settings.getpriority(name) or ADDON_PRIORITY)
+                replaced.append(f"{name} = {path}")
+            elif name == "SCHEDULER" and path not in OWN_SCHEDULERS:
+                raise ConfigError(
+                    f"SCHEDULER is {path}, but the frontier has to be the scheduler; remove that setting, or this add-on from ADDONS"
+                )
+        if replaced:
+            log.info("Trawlnet stands in for scrapy-redis: %s replaced", ", ".join(replaced))
+
+
+def _load(name: str) -> type[Any]:
+    loaded: type[Any] = load_object(COMPONENTS + name)
+    return loaded

@@ -1,0 +1,259 @@
+"""Composition root of a worker: builds each shared object once, and knows the order in which they open and close."""
+
+import asyncio
+import logging
+import secrets
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from redis.asyncio import Redis as AsyncRedis
+
+from crawler.config import Config
+from crawler.dispatch import Dispatcher, Engine, Options
+from crawler.frontier.store import Letter, Put, SeenSpec, Session
+from crawler.frontier.stream import Stream
+from crawler.loop import BackgroundTask
+from crawler.membership.heartbeat import Acts, Heartbeat, Listener, Rhythm
+from crawler.redisdb.connect import RedisTarget, wait_until_ready
+from crawler.redisdb.keys import Intake, Partition
+from crawler.seeds.feed import SeedFeed
+from crawler.seeds.intake import IntakeScripts
+
+log = logging.getLogger(__name__)
+
+REAPED_AT_ONCE = 256
+START_LOOK_SECONDS = 1.0
+END_LOOK_SECONDS = 0.5
+CLOSE_SECONDS = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSpec:
+    """What a worker is built from, beside its settings."""
+
+    target: RedisTarget
+    crawl: str
+    identity: dict[str, str]
+    start_key: str
+    concurrency: int
+    per_host: int
+    seed_batch: int
+    waits_for_seeds: bool
+    make_seed: Callable[[str, bytes], Sequence[Put | Letter]]
+
+
+def worker_name() -> str:
+    """A name that no other process has or had: host and random part."""
+    return f"{socket.gethostname()}-{secrets.token_hex(6)}"
+
+
+def seen_spec(config: Config) -> SeenSpec:
+    """The filter that the settings ask for."""
+    return SeenSpec(config["CRAWLER_SEEN"], config["CRAWLER_SEEN_ERROR_RATE"], config["CRAWLER_SEEN_CAPACITY"])
+
+
+def rhythm_of(config: Config) -> Rhythm:
+    """The heartbeat's times; reaping is looked at twice a heartbeat."""
+    beat = config["CRAWLER_MEMBERSHIP_BEAT_SECONDS"]
+    return Rhythm(beat, config["CRAWLER_MEMBERSHIP_LAPSE_SECONDS"], beat / 2, config["CRAWLER_FRONTIER_LEASE_SECONDS"])
+
+
+class Worker:
+    """One worker's parts and their life: open, crawl, close."""
+
+    def __init__(self, config: Config, spec: WorkerSpec, engine: Engine) -> None:
+        self.config = config
+        self.spec = spec
+        self.engine = engine
+        self.name = worker_name()
+        self.rhythm = rhythm_of(config)
+        self.client: AsyncRedis = spec.target.async_client()
+        self.session = Session(Partition(spec.crawl), self.name, seen_spec(config))
+        self.stream = Stream(self.client, spec.target, self.session)
+        # The feed asks and the dispatcher exchanges at the same time: each has a connection, neither waits for the other.
+        self._questions = Stream(self.client, spec.target, self.session)
+        options = Options(
+            identity=spec.identity,
+            concurrency=spec.concurrency,
+            per_host=spec.per_host,
+            lease_seconds=config["CRAWLER_FRONTIER_LEASE_SECONDS"],
+            lease_max_seconds=config["CRAWLER_FRONTIER_LEASE_MAX_SECONDS"],
+            lapse_seconds=config["CRAWLER_MEMBERSHIP_LAPSE_SECONDS"],
+            keep_seen=config["CRAWLER_SEEN_KEEP"],
+            worker=self.name,
+        )
+        self.dispatcher = Dispatcher(self.stream, engine, options)
+        self.dispatcher.look_seconds = self.look_seconds
+        self.feed = SeedFeed(
+            self._questions,
+            IntakeScripts(Intake(spec.start_key)),
+            self.dispatcher,
+            spec.make_seed,
+            waiting=lambda: self.dispatcher.fleet.waiting,
+            look_seconds=self.look_seconds,
+            batch=spec.seed_batch,
+        )
+        self.heartbeat: Heartbeat | None = None
+        self.ended = False
+        self.unfed = False
+        self.closed = False
+        self.failed: BaseException | None = None
+        self._tasks = [
+            BackgroundTask("frontier exchange", self.dispatcher.run, self._fail),
+            BackgroundTask("start URLs feed", self.feed.run, self._fail),
+            BackgroundTask("end of crawl", self._watch_end, self._fail),
+        ]
+        self.on_failure: Callable[[BaseException], None] = lambda error: None
+
+    def look_seconds(self) -> float:
+        """How often an idle worker looks by itself: seldom while Redis tells it of changes."""
+        return 5.0 if self.heartbeat is not None and self.heartbeat.watching else 1.0
+
+    async def open(self) -> None:
+        """Connects, joins the crawl and starts the background tasks.
+
+        Raises:
+            RedisUnreachable, ServerUnfit, ClashError: the crawl cannot be worked on; one line says why.
+        """
+        for warning in await wait_until_ready(self.client, self.spec.target, self.config["CRAWLER_REDIS_WAIT_SECONDS"]):
+            log.warning("%s", warning)
+        opened = await self.stream.open(
+            self.spec.identity, int(self.rhythm.lapse_seconds * 1000), keep_seen=self.config["CRAWLER_SEEN_KEEP"]
+        )
+        scheduled = int(await self.client.hget(self.session.partition.key("counters"), "waiting") or 0)
+        if scheduled and not opened.fresh:
+            log.info("Resuming crawl (%d requests scheduled)", scheduled)
+        log.info("Worker %s joined generation %d of crawl %r", self.name, opened.generation, self.spec.crawl)
+        self._start_heartbeat()
+        for task in self._tasks:
+            task.start()
+
+    def _start_heartbeat(self) -> None:
+        loop = asyncio.get_running_loop()
+        rhythm, session, dispatcher = self.rhythm, self.session, self.dispatcher
+        lapse_ms, lease_ms = int(rhythm.lapse_seconds * 1000), int(rhythm.lease_seconds * 1000)
+        deaths = self.config["CRAWLER_FRONTIER_DEATHS_MAX"]
+        acts = Acts(
+            beat=lambda: session.beat(lapse_ms, lease_ms, self.report(), dispatcher.renewable()),
+            reap=lambda: session.reap(int(rhythm.reap_seconds * 1000), lapse_ms, REAPED_AT_ONCE, deaths),
+            sweep=session.sweep,
+        )
+
+        def tell(act: Callable[[], None]) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(act)
+
+        def changed(key: str) -> None:
+            tell(self.feed.wake if key == self.spec.start_key else dispatcher.wake)
+
+        listener = Listener(
+            lost=lambda ids: tell(lambda: dispatcher.lost(ids)),
+            stale=lambda: tell(dispatcher.doubt),
+            changed=changed,
+        )
+        watched = [self.spec.start_key, session.partition.key("wake")]
+        self.heartbeat = Heartbeat(self.spec.target, acts, rhythm, listener, watched)
+        self.heartbeat.start()
+
+    def report(self) -> dict[str, str | int]:
+        """What the roster shows of this worker; also called from the heartbeat's thread."""
+        return {
+            "host": socket.gethostname(),
+            "pages": self.dispatcher.pages,
+            "held": len(self.dispatcher.renewable()),
+            "round_trips": self.stream.round_trips,
+        }
+
+    @property
+    def alive(self) -> bool:
+        """Whether the last heartbeat is recent enough for the leases to be this worker's still."""
+        beat = self.heartbeat
+        return beat is None or beat.age_seconds() < self.rhythm.lapse_seconds
+
+    async def start_role(self) -> bool:
+        """Waits until the start requests are this worker's to run (True), or all are in (False)."""
+        while True:
+            role = (await self._questions.ask(self.session.start("take"))).decode()
+            if role != "other":
+                return bool(role == "mine")
+            await asyncio.sleep(START_LOOK_SECONDS)
+
+    async def start_through(self) -> None:
+        """Says that the start requests are all in the frontier."""
+        await self._questions.ask(self.session.start("done"))
+        self.dispatcher.wake()
+
+    def idle_seconds(self) -> float:
+        """Time since anything happened in the fleet, as far as this worker knows; 0 while anything is left."""
+        if self.dispatcher.busy or not self.dispatcher.fleet.quiet:
+            return 0.0
+        return self.dispatcher.fleet_idle_seconds()
+
+    async def _watch_end(self) -> None:
+        while not self.ended:
+            await asyncio.sleep(END_LOOK_SECONDS)
+            if self._may_end() and self._looks_ended():
+                await self.finish()
+
+    def _may_end(self) -> bool:
+        if not self.spec.waits_for_seeds:
+            return True
+        # Before the first seed there is nothing that could be finished.
+        return bool(self.config["CRAWLER_CLOSE_ON_FINISH"]) and (self.feed.read > 0 or self.dispatcher.pages > 0)
+
+    def _looks_ended(self) -> bool:
+        fleet = self.dispatcher.fleet
+        return fleet.start == "done" and fleet.quiet and not self.dispatcher.busy and not self.feed.unread
+
+    async def finish(self) -> bool:
+        """Ends the crawl for the whole fleet if nothing is left; whatever is put later opens it again."""
+        # The seeds first: those in neither place now were put before, and so are seen by the second look.
+        await self.feed.look()
+        if self.feed.unread or self.feed.outstanding or self.dispatcher.busy:
+            return False
+        answer = (await self._questions.ask(self.session.finish())).decode()
+        self.unfed = answer == "unfed"
+        if answer == "open":
+            self.dispatcher.wake()
+            return False
+        if self.unfed:
+            log.warning("a feeder stopped before it was through: start it again, this crawl goes on where it was")
+        self.ended = True
+        self.engine.wake()
+        return True
+
+    def _fail(self, error: BaseException) -> None:
+        self.failed = error
+        self.on_failure(error)
+
+    async def close(self) -> None:
+        """Settles what ended, gives back the rest and leaves.
+
+        The order has reasons: claims stop first, so that nothing new comes in; the last settle goes out before the leave
+        call gives back what is left; the heartbeat ends last of all that keeps leases alive.
+        """
+        if self.closed:
+            return
+        self.closed = True
+        self.dispatcher.claiming = self.feed.taking = False
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                while self.failed is None and self.dispatcher.closing_tick_needed():
+                    await self.dispatcher.tick()
+                await self._stop_tasks()
+                if self.session.token:
+                    await self._questions.ask(self.session.leave())
+        except TimeoutError:
+            log.warning("Redis did not answer in %.0f s: what is held comes back when the leases run out", CLOSE_SECONDS)
+            for task in self._tasks:
+                await task.stop()
+        finally:
+            if self.heartbeat is not None:
+                self.heartbeat.stop()
+            await self.client.aclose()
+
+    async def _stop_tasks(self) -> None:
+        async with self.dispatcher.between:
+            for task in self._tasks:
+                await task.stop()

@@ -1,0 +1,1 @@
+"""The Scrapy side: scheduler, middlewares, pipeline, extension, spiders; only here Scrapy is imported."""

@@ -1,0 +1,223 @@
+"""What the components of one crawler share: the worker, the codec, and what ends the crawl."""
+
+import asyncio
+import logging
+import secrets
+import weakref
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from scrapy import Request, Spider
+from scrapy.crawler import Crawler
+from scrapy.utils.httpobj import urlparse_cached
+
+from crawler.clock import wall
+from crawler.assembly import Worker, WorkerSpec
+from crawler.components.codec import RequestCodec
+from crawler.components.starts import SeedMaker
+from crawler.components.view import EngineView
+from crawler.config import Config, read_config
+from crawler.dispatch import Decoded
+from crawler.errors import ClashError, ConfigError, RedisUnreachable, TrawlnetError
+from crawler.frontier.held import Lease, NewTry
+from crawler.frontier.identity import band_of, digest, instance_id, queue_of
+from crawler.frontier.store import Claimed
+from crawler.redisdb.connect import target_from
+from crawler.storage.backends import open_storage
+from crawler.storage.writer import BatchWriter
+
+log = logging.getLogger(__name__)
+
+EXIT_ERROR = 1
+EXIT_USAGE = 2
+EXIT_UNREACHABLE = 3
+STORAGE_DELAY_MS = 30_000
+
+REDIS_SETTINGS = ("REDIS_URL", "REDIS_HOST", "REDIS_PORT", "REDIS_DB", "REDIS_PARAMS", "REDIS_ENCODING")
+
+_nodes: "weakref.WeakKeyDictionary[Crawler, Node]" = weakref.WeakKeyDictionary()
+
+
+def exit_code(error: BaseException) -> int:
+    """The documented exit code of an error: 2 usage, 3 Redis unreachable, else 1."""
+    if isinstance(error, RedisUnreachable):
+        return EXIT_UNREACHABLE
+    return EXIT_USAGE if isinstance(error, (ConfigError, ClashError)) else EXIT_ERROR
+
+
+def config_of(crawler: Crawler) -> Config:
+    """The crawler's CRAWLER_ settings, checked."""
+    return read_config(
+        {name: crawler.settings[name] for name in crawler.settings if name.startswith("CRAWLER_")}
+    )
+
+
+class Node:
+    """One crawler as a member of the fleet; every component of the crawler gets the same one."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        spider = crawler.spider
+        assert spider is not None
+        assert crawler.request_fingerprinter is not None
+        self.crawler = crawler
+        self.spider: Spider = spider
+        self.config = config_of(crawler)
+        self.codec = RequestCodec(spider)
+        self.view = EngineView(crawler)
+        self.fingerprint: Callable[[Request], bytes] = crawler.request_fingerprinter.fingerprint
+        self.seeds = SeedMaker(crawler, spider, self.codec, self.fingerprint, self.config)
+        self.waits_for_seeds = hasattr(spider, "redis_key") and hasattr(spider, "max_idle_time")
+        self.worker = Worker(self.config, self._spec(), self)
+        self.worker.on_failure = self._stop_on
+        self.problem: TrawlnetError | None = None
+        self.writer = self._writer()
+        self.items = 0
+        self.places: dict[int, tuple[tuple[Lease | None, int], Any]] = {}
+        self.starting: set[int] = set()
+        self._start_occurrences: dict[bytes, int] = {}
+
+    @classmethod
+    def of(cls, crawler: Crawler) -> "Node":
+        """The node of a crawler; made when the first component asks."""
+        node = _nodes.get(crawler)
+        if node is None:
+            node = _nodes[crawler] = cls(crawler)
+        return node
+
+    def _spec(self) -> WorkerSpec:
+        settings, spider = self.crawler.settings, self.spider
+        fingerprinter = settings["REQUEST_FINGERPRINTER_CLASS"]
+        identity = {
+            "project": str(settings["BOT_NAME"]),
+            "spider": f"{type(spider).__module__}.{type(spider).__qualname__}",
+            "fingerprinter": fingerprinter
+            if isinstance(fingerprinter, str)
+            else f"{fingerprinter.__module__}.{fingerprinter.__qualname__}",
+        }
+        concurrency = settings.getint("CONCURRENT_REQUESTS")
+        return WorkerSpec(
+            target=target_from({name: settings.get(name) for name in REDIS_SETTINGS}),
+            crawl=self.config["CRAWLER_CRAWL"] or spider.name,
+            identity=identity,
+            start_key=self.seeds.start_key,
+            concurrency=concurrency,
+            per_host=settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN") or concurrency,
+            seed_batch=int(getattr(spider, "redis_batch_size", None) or max(16, concurrency)),
+            waits_for_seeds=self.waits_for_seeds,
+            make_seed=self.seeds.make,
+        )
+
+    def _writer(self) -> BatchWriter | None:
+        config = self.config
+        if not config["CRAWLER_STORAGE"]:
+            return None
+        self.worker.dispatcher.through = self._page_through
+        try:
+            storage = open_storage(config["CRAWLER_STORAGE"], writer=self.worker.name)
+        except TrawlnetError as error:
+            self.problem = error
+            return None
+        return BatchWriter(
+            storage,
+            batch_records=config["CRAWLER_STORAGE_BATCH_RECORDS"],
+            batch_seconds=config["CRAWLER_STORAGE_BATCH_SECONDS"],
+            retry_seconds=config["CRAWLER_STORAGE_RETRY_SECONDS"],
+        )
+
+    def _page_through(self, lease: Lease) -> None:
+        """Rows that an earlier fetch of the page left and this one did not yield again go once this fetch is complete."""
+        if self.writer is None or not lease.deliveries or lease.fault is not None or lease.retry is not None:
+            return
+        lease.records += 1
+
+        def committed(done: "asyncio.Future[None]") -> None:
+            lease.records -= 1
+            if done.cancelled() or done.exception() is not None:
+                self.try_later(lease, "the page's older rows could not be removed")
+
+        self.writer.commit(lease.page, int(lease.id)).add_done_callback(committed)
+
+    def try_later(self, lease: Lease | None, reason: str) -> None:
+        """Ends a lease as a new try of the same entry, because storage could not take its items."""
+        if lease is None:
+            log.error("items of start() were not stored: %s", reason)
+            return
+        lease.tally("storage_failed")
+        request = lease.requests[0]
+        assert isinstance(request, Request)
+        host = queue_of(urlparse_cached(request).hostname, request.meta.get("download_slot"))
+        due_ms = int(wall() * 1000) + STORAGE_DELAY_MS
+        lease.retry = NewTry(host, band_of(request.priority), due_ms, lease.body)
+
+    # dispatch.Engine
+
+    def decode(self, claimed: Claimed) -> Decoded:
+        """Makes the request of an entry, and its page's name in storage."""
+        request, instance = self.codec.decode(claimed.body)
+        identity = instance or digest(self.fingerprint(request))
+        return Decoded(request, identity.hex(), identity)
+
+    def has(self, request: Hashable) -> bool:
+        """Whether Scrapy still works on the request."""
+        return self.view.has(request)
+
+    def is_downloading(self, request: Hashable) -> bool:
+        """Whether the request is in the downloader."""
+        return self.view.is_downloading(request)
+
+    def wake(self) -> None:
+        """Wakes the engine."""
+        self.view.wake()
+
+    # For the components.
+
+    def instance_of(self, request: Request, key: bytes, lease: Lease | None) -> tuple[bytes, bytes]:
+        """Instance id of a request with ``dont_filter``, and the key under which the filter records it, if any.
+
+        Start requests are recorded, so that a link to them is no new page; requests of callbacks are not, as in Scrapy.
+        """
+        if id(request) in self.starting:
+            self.starting.discard(id(request))
+            count = self._start_occurrences[key] = self._start_occurrences.get(key, 0) + 1
+            return instance_id(b"start", key, count), key
+        if lease is not None:
+            return instance_id(lease.identity, key, lease.occurrence(key)), b""
+        return instance_id(secrets.token_bytes(8), key, 1), b""
+
+    def has_work(self) -> bool:
+        """Whether this worker or, as far as it knows, the fleet has work left."""
+        worker = self.worker
+        if worker.dispatcher.busy:
+            return True
+        if self.waits_for_seeds:
+            fleet = worker.dispatcher.fleet
+            return not fleet.quiet or bool(worker.feed.unread or worker.feed.outstanding)
+        return not worker.ended
+
+    def refuse(self, error: TrawlnetError) -> None:
+        """Ends the process for a reason that the user can mend: one line, and the exit code for it."""
+        log.error("%s", error)
+        raise SystemExit(exit_code(error))
+
+    def _stop_on(self, error: BaseException) -> None:
+        self.exit_with(EXIT_ERROR)
+        engine = self.crawler.engine
+        if engine is not None and not self.view.closing:
+            self._closing = asyncio.get_running_loop().create_task(engine.close_spider_async(reason="frontier_error"))
+
+    def exit_with(self, code: int) -> None:
+        """Makes the process end with the code once the engine has stopped."""
+        self._exit_code = code
+
+    _exit_code = 0
+
+    @property
+    def exit_code(self) -> int:
+        """The code that the process is to end with; 0 for a normal end."""
+        return self._exit_code
+
+    async def close(self, reason: str) -> None:
+        """Leaves the crawl; a spider that waited for seeds and ran out of patience ends its generation."""
+        if reason == "finished" and self.waits_for_seeds and self.worker.failed is None:
+            await self.worker.finish()
+        await self.worker.close()

@@ -1,0 +1,96 @@
+"""Outermost spider middleware: runs start() once for the fleet, and notes to which page an item belongs."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextvars import ContextVar
+from typing import Any
+
+from scrapy import Request, Spider
+from scrapy.crawler import Crawler
+from scrapy.http import Response
+
+from crawler.components.node import Node
+from crawler.components.starts import start_of
+from crawler.dispatch import current_lease
+from crawler.frontier.held import Lease
+
+Placed = tuple[Lease | None, int]
+current_place: ContextVar[Placed] = ContextVar("current_place", default=(None, 0))
+"""Lease and position of the item in the pipelines just now."""
+
+YIELD_EVERY = 100
+
+
+class LeaseSpiderMiddleware:
+    """``places`` maps the identity of an item that the callback yielded to its lease and position, and keeps it alive."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._stores = bool(node.config["CRAWLER_STORAGE"])
+        self.places: dict[int, tuple[Placed, Any]] = node.places
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> "LeaseSpiderMiddleware":
+        """Builds the middleware of a crawler."""
+        return cls(Node.of(crawler))
+
+    async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """Passes the start requests on where this worker holds the start lease; elsewhere waits until they are in."""
+        node = self._node
+        if not await node.worker.start_role():
+            return
+        passed = 0
+        async for output in start_of(node.spider, start):
+            if isinstance(output, Request):
+                node.starting.add(id(output))
+            yield output
+            passed += 1
+            if passed % YIELD_EVERY == 0:
+                await self._breathe()
+        await self._drained()
+        await node.worker.start_through()
+
+    def process_start_requests(self, start_requests: Iterable[Any], spider: Spider) -> Iterable[Any]:
+        """Scrapy 2.14 and 2.15 ask for it where a user's middleware has only this one; ``process_start`` is what runs."""
+        return start_requests
+
+    async def _breathe(self) -> None:
+        await asyncio.sleep(0)
+        while self._node.worker.dispatcher.crowded:
+            await asyncio.sleep(0.01)
+
+    async def _drained(self) -> None:
+        while self._node.worker.dispatcher.parentless:
+            await asyncio.sleep(0.01)
+
+    def process_spider_output(self, response: Response, result: Iterable[Any]) -> Iterable[Any]:
+        """Notes the place of each item."""
+        if not self._stores:
+            return result
+        return self._noted(result)
+
+    def _noted(self, result: Iterable[Any]) -> Iterable[Any]:
+        for output in result:
+            if output is not None and not isinstance(output, Request):
+                self._note(output)
+            yield output
+
+    async def process_spider_output_async(
+        self, response: Response, result: AsyncIterator[Any]
+    ) -> AsyncIterator[Any]:
+        """Notes the place of each item, and waits while the frontier takes links slower than they come."""
+        dispatcher = self._node.worker.dispatcher
+        async for output in result:
+            if self._stores and output is not None and not isinstance(output, Request):
+                self._note(output)
+            yield output
+            while dispatcher.crowded:
+                await asyncio.sleep(0.01)
+
+    def _note(self, item: Any) -> None:
+        lease = current_lease.get()
+        position = 0
+        if lease is not None:
+            position = lease.positions
+            lease.positions += 1
+        self.places[id(item)] = ((lease, position), item)

@@ -1,0 +1,1 @@
+"""Where URLs come from: files, standard input, sitemaps and start URLs keys."""
