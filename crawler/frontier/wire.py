@@ -101,7 +101,7 @@ def explain(value: object) -> str:
             break
         path, found = path + step[0], step[1]
     refusal = _refusal(found) or Unpackable(found)
-    return f"{path} holds a {refusal.found}"
+    return f"{path} holds {'an' if refusal.found[0] in 'aeiou' else 'a'} {refusal.found}"
 
 
 def _packb(value: object) -> bytes:
