@@ -205,15 +205,15 @@ class EmbeddedServer:
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> str | None:
         deadline = self._clock() + READY_SECONDS
-        client = Redis(host="127.0.0.1", port=self.port, socket_timeout=1.0, retry=Retry(NoBackoff(), 0))
+        client = Redis(host="127.0.0.1", port=self.port, socket_timeout=0.25, retry=Retry(NoBackoff(), 0))
         with client:
             while self._clock() < deadline:
+                with suppress(subprocess.TimeoutExpired):
+                    return f"ended with exit code {process.wait(POLL_SECONDS)}"
                 # Another server may have taken the port meanwhile: only our child's answer counts.
                 with suppress(RedisError, OSError):
                     if client.info("server")["process_id"] == process.pid:
                         return None
-                with suppress(subprocess.TimeoutExpired):
-                    return f"ended with exit code {process.wait(POLL_SECONDS)}"
         return f"did not answer within {READY_SECONDS:g} s"
 
     def _log_tail(self, begins: int) -> str:

@@ -1,0 +1,1 @@
+"""Settings of this project's own crawls; SCRAPY_PROJECT=production, or test, chooses another module."""

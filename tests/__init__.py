@@ -1,0 +1,1 @@
+"""Tests, the lab that they crawl, and the commands that measure."""
