@@ -104,6 +104,7 @@ class Worker:
             BackgroundTask("start URLs feed", self.feed.run, self._fail),
             BackgroundTask("end of crawl", self._watch_end, self._fail),
         ]
+        self.items: Callable[[], int] = lambda: 0
         self.on_failure: Callable[[BaseException], None] = lambda error: None
 
     def look_seconds(self) -> float:
@@ -161,6 +162,7 @@ class Worker:
         return {
             "host": socket.gethostname(),
             "pages": self.dispatcher.pages,
+            "items": self.items(),
             "held": len(self.dispatcher.renewable()),
             "round_trips": self.stream.round_trips,
         }

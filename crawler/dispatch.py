@@ -213,7 +213,8 @@ class Dispatcher:
             if not self.busy:
                 wait = max(0.01, min(self._look_at - self._clock(), self.look_seconds()))
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.wanted.wait(), wait)
+                async with asyncio.timeout(wait):
+                    await self.wanted.wait()
             self.wanted.clear()
             await self.tick()
             # Lets what one turn of the loop produces gather in one batch.

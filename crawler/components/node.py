@@ -72,6 +72,7 @@ class Node:
         self.problem: TrawlnetError | None = None
         self.writer = self._writer()
         self.items = 0
+        self.worker.items = lambda: self.items
         self.places: dict[int, tuple[tuple[Lease | None, int], Any]] = {}
         self.starting: set[int] = set()
         self._start_occurrences: dict[bytes, int] = {}

@@ -2,11 +2,13 @@
 
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import scrapy
 from scrapy import Request, Spider, signals
 from scrapy.crawler import Crawler
+from scrapy.settings import BaseSettings
 from scrapy.utils.httpobj import urlparse_cached
 from scrapy_redis.spiders import RedisMixin
 
@@ -70,8 +72,7 @@ class SeedMaker:
         self, crawler: Crawler, spider: Spider, codec: RequestCodec, fingerprint: Callable[[Request], bytes], config: Config
     ) -> None:
         settings = crawler.settings
-        key = getattr(spider, "redis_key", None) or settings.get("REDIS_START_URLS_KEY") or "%(name)s:start_urls"
-        self.start_key: str = key % {"name": spider.name}
+        self.start_key = start_key_of(spider, spider.name, settings)
         self._spider = spider
         self._codec = codec
         self._fingerprint = fingerprint
@@ -85,7 +86,7 @@ class SeedMaker:
         made: list[Put | Letter] = []
         try:
             for at, request in enumerate(self._requests(raw)):
-                made.append(self._put(request, f"{seed_id}/{at}"))
+                made.append(seed_put(request, f"{seed_id}/{at}", self._codec, self._fingerprint))
         except (BadSeed, UnknownCallback, UnserialisableRequest) as error:
             log.error("bad seed: %s", error)
             made.append(self._letter(raw, "bad_seed", str(error)))
@@ -100,14 +101,28 @@ class SeedMaker:
 
     def _requests(self, raw: bytes) -> Iterable[Request]:
         if not self._own:
-            return [request_of_seed(parse_seed(raw, self._encoding, form=self._form), self._spider)]
+            seed = parse_seed(raw, self._encoding, form=self._form)
+            # A pushed seed is fetched whether or not its URL was seen, unless it says otherwise.
+            return [request_of_seed(replace(seed, dont_filter=seed.dont_filter is not False), self._spider)]
         made = self._spider.make_request_from_data(raw)  # type: ignore[attr-defined]
         if made is None:
             return []
         return [made] if isinstance(made, Request) else list(made)
 
-    def _put(self, request: Request, seed: str) -> Put:
-        key = digest(self._fingerprint(request))
-        instance = instance_id(seed.encode(), key, 1) if request.dont_filter else b""
-        host = queue_of(urlparse_cached(request).hostname, request.meta.get("download_slot"))
-        return Put(host, band_of(request.priority), key, instance, self._codec.encode(request, instance))
+
+def start_key_of(spider: Spider | type[Spider], name: str, settings: BaseSettings) -> str:
+    """Name of the key of a spider's start URLs."""
+    key = getattr(spider, "redis_key", None) or settings.get("REDIS_START_URLS_KEY") or "%(name)s:start_urls"
+    return str(key) % {"name": name}
+
+
+def seed_put(request: Request, seed: str, codec: RequestCodec, fingerprint: Callable[[Request], bytes]) -> Put:
+    """The entry of a seed's request; ``seed`` names this very seed. It is recorded as seen, so that a link to it is not new.
+
+    Raises:
+        UnserialisableRequest: it holds something that cannot travel.
+    """
+    key = digest(fingerprint(request))
+    instance = instance_id(seed.encode(), key, 1) if request.dont_filter else b""
+    host = queue_of(urlparse_cached(request).hostname, request.meta.get("download_slot"))
+    return Put(host, band_of(request.priority), key, instance, codec.encode(request, instance))

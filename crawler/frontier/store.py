@@ -154,6 +154,7 @@ class Scripts:
         self.start = script("start")
         self.finish = script("finish")
         self.leave = script("leave")
+        self.fed = script("fed")
         self.replay = script("replay")
 
 
@@ -271,6 +272,10 @@ class Session:
     def finish(self) -> Call:
         """Marks the crawl finished if nothing is left."""
         return Call(self.scripts.finish, self.keys, [])
+
+    def fed(self, feeder: str) -> Call:
+        """Takes a feeder that is through with its source off the list; it stays in the roster."""
+        return Call(self.scripts.fed, self.keys, [feeder])
 
     def leave(self, feeder: str = "") -> Call:
         """Gives everything back and leaves the roster."""

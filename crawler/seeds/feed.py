@@ -66,7 +66,8 @@ class SeedFeed:
         while True:
             wait = BUSY_LOOK_SECONDS if self.unread else self._look_seconds()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), wait)
+                async with asyncio.timeout(wait):
+                    await self._changed.wait()
             self._changed.clear()
             if self.taking and self._waiting() < ENOUGH_WAITING:
                 await self.look()

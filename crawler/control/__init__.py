@@ -1,0 +1,1 @@
+"""Looking at a crawl from outside, and steering it."""

@@ -1,0 +1,99 @@
+"""What the operator sees of a crawl in a terminal of 80 columns."""
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from crawler.control.crawls import CrawlStatus, DeadLetter
+
+NAME_WIDTH = 28
+SHOWN_WORKERS = 12
+
+
+def _facts(status: CrawlStatus) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    waiting = f"{status.waiting:,}" + (f" (+{status.delayed:,} delayed)" if status.delayed else "")
+    table.add_row("queued", waiting, "in flight", f"{status.in_flight:,}", "done", f"{status.done:,}")
+    table.add_row("seen", f"{status.seen:,}", "dead", f"{status.dead:,}", "retried", f"{status.retried:,}")
+    return table
+
+
+def status_panel(status: CrawlStatus) -> RenderableType:
+    """The crawl's counts and its workers."""
+    head = Text.assemble((status.crawl, "bold"), f"  {status.state}")
+    if status.state == "absent":
+        return Group(head, Text(f"nothing in Redis yet; {status.unread:,} start URLs unread"))
+    head.append(f", run {status.generation}")
+    if status.unread:
+        head.append(f", {status.unread:,} start URLs unread")
+    parts: list[RenderableType] = [head, _facts(status)]
+    if status.seen_filter == "bloom":
+        parts.append(Text(f"seen filter: bloom, wrong for {status.false_positive_rate:.1e} of new URLs", style="dim"))
+    if status.workers:
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+        for title, justify in (("worker", "left"), ("pages", "right"), ("items", "right"), ("held", "right"), ("heartbeat", "left")):
+            table.add_column(title, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+        for worker in status.workers[:SHOWN_WORKERS]:
+            alive = "alive" if worker.alive_seconds > 0 else "[red]lapsed[/red]"
+            table.add_row(worker.name[-NAME_WIDTH:], f"{worker.pages:,}", f"{worker.items:,}", f"{worker.held:,}", alive)
+        parts.append(table)
+        if len(status.workers) > SHOWN_WORKERS:
+            parts.append(Text(f"and {len(status.workers) - SHOWN_WORKERS} more", style="dim"))
+    return Group(*parts)
+
+
+class Rates:
+    """Pages and items a second between two looks."""
+
+    def __init__(self) -> None:
+        self._last: tuple[float, int, int] | None = None
+        self.pages = 0.0
+        self.items = 0.0
+
+    def look(self, now: float, pages: int, items: int) -> None:
+        """Takes the counts of this moment; a second passes at least between two that count."""
+        if self._last is None:
+            self._last = (now, pages, items)
+            return
+        at, before, before_items = self._last
+        if now - at >= 1.0:
+            self.pages = (pages - before) / (now - at)
+            self.items = (items - before_items) / (now - at)
+            self._last = (now, pages, items)
+
+
+def progress_line(status: CrawlStatus, rates: Rates, seconds: float) -> str:
+    """One line of live progress, at most 80 columns."""
+    alive = sum(worker.alive_seconds > 0 for worker in status.workers)
+    return (
+        f"{seconds:5.0f} s  {rates.pages:5.0f} pages/s {rates.items:5.0f} items/s  "
+        f"queued {status.waiting + status.delayed}  in flight {status.in_flight}  done {status.done}  workers {alive}"
+    )
+
+
+def summary_lines(status: CrawlStatus) -> list[str]:
+    """The end of a run in a few lines."""
+    lines = [
+        f"{status.crawl}: {status.state}, {status.done:,} pages done, {status.dead:,} dead letters, "
+        f"{status.waiting + status.delayed:,} queued, {status.in_flight:,} in flight"
+    ]
+    if status.returned:
+        lines.append(f"{status.returned:,} leases were given back, by workers that stopped or of such that died")
+    if status.dead:
+        lines.append(f"see them with: trawlnet dead list {status.crawl}")
+    return lines
+
+
+def dead_table(letters: Sequence[DeadLetter]) -> RenderableType:
+    """Dead letters, newest first."""
+    if not letters:
+        return Text("no dead letters")
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+    for title in ("id", "class", "url", "reason"):
+        table.add_column(title, overflow="fold")
+    for letter in letters:
+        fields = letter.fields
+        table.add_row(letter.id, fields.get("class", ""), fields.get("url", fields.get("host", "")), fields.get("reason", ""))
+    return table
