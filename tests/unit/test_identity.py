@@ -12,6 +12,11 @@ def test_a_higher_priority_never_gets_a_lower_band(one: int, other: int) -> None
     assert band_of(low) <= band_of(high)
 
 
+def test_neighbours_keep_their_order_up_to_where_bands_are_wide() -> None:
+    bands = [band_of(priority) for priority in range(-20_000, 20_001)]
+    assert bands == sorted(bands)
+
+
 @given(st.integers(-(10**15), 10**15))
 def test_bands_are_exact_near_zero_and_close_beyond(priority: int) -> None:
     band = band_of(priority)

@@ -280,7 +280,7 @@ def test_nesting_beyond_what_is_written_is_refused_and_not_followed() -> None:
     body = msgpack.packb([])
     for _ in range(20_000):
         body = msgpack.packb(msgpack.ExtType(2, body))
-    with pytest.raises(WireError):
+    with pytest.raises(WireError, match="at depth 33"):
         unpack(body)
 
 
