@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from redis.asyncio import Redis as AsyncRedis
 
 from crawler.config import Config
+from crawler.errors import ClashError
 from crawler.dispatch import Dispatcher, Engine, Options
 from crawler.frontier.store import Letter, Put, SeenSpec, Session
 from crawler.frontier.stream import Stream
@@ -36,6 +37,7 @@ class WorkerSpec:
     crawl: str
     identity: dict[str, str]
     start_key: str
+    foreign_queue: str
     concurrency: int
     per_host: int
     seed_batch: int
@@ -119,6 +121,7 @@ class Worker:
         """
         for warning in await wait_until_ready(self.client, self.spec.target, self.config["CRAWLER_REDIS_WAIT_SECONDS"]):
             log.warning("%s", warning)
+        await self._refuse_foreign_queue()
         opened = await self.stream.open(
             self.spec.identity, int(self.rhythm.lapse_seconds * 1000), keep_seen=self.config["CRAWLER_SEEN_KEEP"]
         )
@@ -129,6 +132,15 @@ class Worker:
         self._start_heartbeat()
         for task in self._tasks:
             task.start()
+
+    async def _refuse_foreign_queue(self) -> None:
+        key = self.spec.foreign_queue
+        kind: bytes = await self.client.type(key)
+        if kind != b"none":
+            raise ClashError(
+                f"{key!r} ({kind.decode()}) is a request queue of scrapy-redis, whose pickles are never read here; finish that crawl with "
+                f"scrapy-redis, or keep its filter with 'trawlnet migrate {self.spec.crawl}', and then delete the key"
+            )
 
     def _start_heartbeat(self) -> None:
         loop = asyncio.get_running_loop()

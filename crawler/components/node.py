@@ -101,6 +101,7 @@ class Node:
             crawl=self.config["CRAWLER_CRAWL"] or spider.name,
             identity=identity,
             start_key=self.seeds.start_key,
+            foreign_queue=(settings.get("SCHEDULER_QUEUE_KEY") or "%(spider)s:requests") % {"spider": spider.name},
             concurrency=concurrency,
             per_host=settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN") or concurrency,
             seed_batch=int(getattr(spider, "redis_batch_size", None) or max(16, concurrency)),

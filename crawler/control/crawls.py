@@ -6,13 +6,12 @@ from typing import Any
 
 import msgpack
 from redis import Redis
-from redis.exceptions import NoScriptError
 
 from crawler.errors import ClashError
 from crawler.frontier.seen import false_positive_rate
 from crawler.frontier.store import Scripts
 from crawler.redisdb.keys import Intake, Partition
-from crawler.redisdb.scripts import Call
+from crawler.redisdb.scripts import Call, run_now
 
 SCAN_BATCH = 500
 
@@ -169,14 +168,6 @@ class Crawls:
                 removed += self._client.unlink(*batch)
                 batch = []
         return removed + (self._client.unlink(*batch) if batch else 0)
-
-
-def run_now(client: Redis, call: Call) -> Any:
-    """Runs one script call on a blocking client."""
-    try:
-        return client.execute_command(*call.command())
-    except NoScriptError:
-        return client.execute_command("EVAL", call.script.text, len(call.keys), *call.keys, *call.args)
 
 
 def _literal(text: str) -> str:

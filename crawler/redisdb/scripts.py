@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib.resources.abc import Traversable
 from typing import Any
 
+from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 from redis.exceptions import NoScriptError
 
@@ -62,6 +63,14 @@ async def run(client: AsyncRedis, calls: Sequence[Call]) -> list[Any]:
     for script in {call.script.sha: call.script for call in calls[missing:]}.values():
         await client.script_load(script.text)
     return results[:missing] + await _send(client, calls[missing:])
+
+
+def run_now(client: Redis, call: Call) -> Any:
+    """Runs one script call on a blocking client."""
+    try:
+        return client.execute_command(*call.command())
+    except NoScriptError:
+        return client.execute_command("EVAL", call.script.text, len(call.keys), *call.keys, *call.args)
 
 
 async def _send(client: AsyncRedis, calls: Sequence[Call]) -> list[Any]:

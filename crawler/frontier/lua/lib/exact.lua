@@ -1,6 +1,7 @@
 -- Sets of 63-bit integers that stay in Redis's compact form: linear hashing (Litwin: Linear Hashing, 1980) over small
 -- integer sets, each split before it outgrows set-max-intset-entries. Keys: <base> packed {members, level, next to split};
 -- <base>:<bucket> sets. A key is its decimal text.
+local function decimal(number) return string.format('%.0f', number) end
 local BUCKETS, LOAD = 8, 180
 
 local function exact_set(base)
@@ -18,12 +19,12 @@ local function exact_set(base)
     local m = BUCKETS * 2 ^ meta[2]
     local at = modulo(key, m)
     if at < meta[3] then at = modulo(key, 2 * m) end
-    return base .. ':' .. text(at)
+    return base .. ':' .. decimal(at)
   end
 
   local function split()
     local m = BUCKETS * 2 ^ meta[2]
-    local from, to, moved = base .. ':' .. text(meta[3]), base .. ':' .. text(meta[3] + m), {}
+    local from, to, moved = base .. ':' .. decimal(meta[3]), base .. ':' .. decimal(meta[3] + m), {}
     for _, key in ipairs(redis.call('SMEMBERS', from)) do
       if modulo(key, 2 * m) ~= meta[3] then moved[#moved + 1] = key end
     end

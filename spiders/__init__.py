@@ -1,0 +1,1 @@
+"""Ready spiders, and examples to start from."""
