@@ -34,7 +34,7 @@ def request_of_seed(seed: Seed, spider: Spider) -> Request:
         "callback": None if seed.callback is None else methods.named(seed.callback),
         "errback": None if seed.errback is None else methods.named(seed.errback),
         "priority": seed.priority,
-        "dont_filter": seed.dont_filter,
+        "dont_filter": bool(seed.dont_filter),
         "encoding": seed.encoding,
         "flags": list(seed.flags),
     }

@@ -40,7 +40,7 @@ class Seed:
     callback: str | None = None
     errback: str | None = None
     priority: int = 0
-    dont_filter: bool = False
+    dont_filter: bool | None = None
     encoding: str = "utf-8"
     flags: tuple[str, ...] = ()
     unknown: Mapping[str, Any] = field(default_factory=dict)

@@ -204,6 +204,12 @@ def test_whole_numbers_are_priorities() -> None:
     assert parse_seed(json.dumps({"url": URL, "priority": -5.0}).encode()).priority == -5
 
 
+def test_a_seed_that_says_nothing_of_filtering_is_told_from_one_that_wants_it() -> None:
+    said = [parse_seed(json.dumps({"url": URL, **more}).encode()) for more in ({}, {"dont_filter": False})]
+    assert [seed.dont_filter for seed in said] == [None, False]
+    assert request_of({"url": URL}).dont_filter is False
+
+
 def test_an_unknown_method_of_the_spider_is_named() -> None:
     with pytest.raises(UnknownCallback, match=r"'parse_gone', which PlainSpider lacks"):
         request_of({"url": URL, "callback": "parse_gone"})
