@@ -75,6 +75,7 @@ class Node:
         self.worker.items = lambda: self.items
         self.places: dict[int, tuple[tuple[Lease | None, int], Any]] = {}
         self.starting: set[int] = set()
+        self.is_repeat: Callable[[Request], bool] = lambda request: False
         self._start_occurrences: dict[bytes, int] = {}
 
     @classmethod

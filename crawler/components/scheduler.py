@@ -1,9 +1,7 @@
 """The scheduler: Scrapy's side of the frontier. Its methods touch memory only; Redis is the dispatcher's."""
 
 import logging
-from collections import deque
-from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scrapy import Request, Spider
 from scrapy.core.scheduler import BaseScheduler
@@ -66,7 +64,7 @@ class FrontierScheduler(BaseScheduler):
         self._dupefilter = dupefilter
         self._recent = RecentlySent(node.config["CRAWLER_SEEN_LOCAL_ENTRIES"])
         self._dispatcher.reset = self._recent.clear
-        self._parentless: deque[Request] = deque()
+        node.is_repeat = self.is_repeat
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> "FrontierScheduler":
@@ -168,6 +166,14 @@ class FrontierScheduler(BaseScheduler):
             Put(lease.host, 0, key, instance_id(lease.identity, key, 0), b""), lease, answered
         )
         self._dispatcher.wanted.set()
+        return True
+
+    def is_repeat(self, request: Request) -> bool:
+        """Whether this worker itself put the request's URL before, so that it need not come as far as the scheduler."""
+        if request.dont_filter or digest(self._fingerprint(request)) not in self._recent:
+            return False
+        lease = current_lease.get()
+        self._stats.inc_value("dupefilter/filtered")
         return True
 
     def _put(self, request: Request, key: bytes, lease: Lease | None) -> bool:

@@ -5,8 +5,10 @@ from collections.abc import AsyncIterator, Iterable
 from contextvars import ContextVar
 from typing import Any
 
-from scrapy import Request, Spider
+from pydispatch.dispatcher import getAllReceivers, liveReceivers
+from scrapy import Request, Spider, signals
 from scrapy.crawler import Crawler
+from scrapy.downloadermiddlewares.offsite import OffsiteMiddleware
 from scrapy.http import Response
 
 from crawler.components.node import Node
@@ -26,6 +28,8 @@ class LeaseSpiderMiddleware:
 
     def __init__(self, node: Node) -> None:
         self._node = node
+        self._crawler = node.crawler
+        self._early: bool | None = None
         self._stores = bool(node.config["CRAWLER_STORAGE"])
         self.places: dict[int, tuple[Placed, Any]] = node.places
 
@@ -64,28 +68,36 @@ class LeaseSpiderMiddleware:
             await asyncio.sleep(0.01)
 
     def process_spider_output(self, response: Response, result: Iterable[Any]) -> Iterable[Any]:
-        """Notes the place of each item."""
-        if not self._stores:
-            return result
-        return self._noted(result)
-
-    def _noted(self, result: Iterable[Any]) -> Iterable[Any]:
+        """Notes the place of each item, and drops links that this worker itself has put before."""
+        early = self._may_drop_early()
         for output in result:
-            if output is not None and not isinstance(output, Request):
+            if isinstance(output, Request):
+                if early and self._node.is_repeat(output):
+                    continue
+            elif self._stores and output is not None:
                 self._note(output)
             yield output
 
-    async def process_spider_output_async(
-        self, response: Response, result: AsyncIterator[Any]
-    ) -> AsyncIterator[Any]:
-        """Notes the place of each item, and waits while the frontier takes links slower than they come."""
+    async def process_spider_output_async(self, response: Response, result: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """The same, and waits while the frontier takes links slower than they come."""
+        early = self._may_drop_early()
         dispatcher = self._node.worker.dispatcher
         async for output in result:
-            if self._stores and output is not None and not isinstance(output, Request):
+            if isinstance(output, Request):
+                if early and self._node.is_repeat(output):
+                    continue
+            elif self._stores and output is not None:
                 self._note(output)
             yield output
             while dispatcher.crowded:
                 await asyncio.sleep(0.01)
+
+    def _may_drop_early(self) -> bool:
+        """Whether nobody would miss the signals of a dropped link: the offsite check is all that listens by default."""
+        if self._early is None:
+            heard = [*_receivers(self._crawler, signals.request_dropped), *_receivers(self._crawler, signals.request_scheduled)]
+            self._early = all(isinstance(getattr(receiver, "__self__", None), OffsiteMiddleware) for receiver in heard)
+        return self._early
 
     def _note(self, item: Any) -> None:
         lease = current_lease.get()
@@ -94,3 +106,7 @@ class LeaseSpiderMiddleware:
             position = lease.positions
             lease.positions += 1
         self.places[id(item)] = ((lease, position), item)
+
+
+def _receivers(crawler: Crawler, signal: object) -> list[Any]:
+    return list(liveReceivers(getAllReceivers(crawler.signals.sender, signal)))
