@@ -3,7 +3,7 @@
 import os
 import sys
 
-from settings.base import *  # noqa: F403 - a settings module is the names it holds
+from settings.base import *
 
 
 def _required(name: str, example: str) -> str:

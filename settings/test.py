@@ -1,6 +1,6 @@
 """Crawls of the lab on loopback addresses: no delay, and short leases so that recovery is seen quickly."""
 
-from settings.base import *  # noqa: F403 - a settings module is the names it holds
+from settings.base import *
 
 CRAWLER_TARGETS_PRIVATE_ALLOWED = True
 CRAWLER_FRONTIER_LEASE_SECONDS = 5
