@@ -24,7 +24,7 @@ from crawler.frontier.identity import band_of, digest, instance_id, queue_of
 from crawler.frontier.store import Claimed
 from crawler.redisdb.connect import target_from
 from crawler.storage.backends import open_storage
-from crawler.storage.writer import BatchWriter
+from crawler.storage.writer import BatchWriter, Sizes
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +76,7 @@ class Node:
         self.places: dict[int, tuple[tuple[Lease | None, int], Any]] = {}
         self.starting: set[int] = set()
         self.is_repeat: Callable[[Request], bool] = lambda request: False
+        self._start_items = 0
         self._start_occurrences: dict[bytes, int] = {}
 
     @classmethod
@@ -122,9 +123,11 @@ class Node:
             return None
         return BatchWriter(
             storage,
-            batch_records=config["CRAWLER_STORAGE_BATCH_RECORDS"],
-            batch_seconds=config["CRAWLER_STORAGE_BATCH_SECONDS"],
-            retry_seconds=config["CRAWLER_STORAGE_RETRY_SECONDS"],
+            Sizes(
+                config["CRAWLER_STORAGE_BATCH_RECORDS"],
+                config["CRAWLER_STORAGE_BATCH_SECONDS"],
+                config["CRAWLER_STORAGE_RETRY_SECONDS"],
+            ),
         )
 
     def _page_through(self, lease: Lease) -> None:
@@ -186,6 +189,11 @@ class Node:
         if lease is not None:
             return instance_id(lease.identity, key, lease.occurrence(key)), b""
         return instance_id(secrets.token_bytes(8), key, 1), b""
+
+    def next_start_position(self) -> int:
+        """Position of an item that start() yields, counted from 0."""
+        self._start_items += 1
+        return self._start_items - 1
 
     def has_work(self) -> bool:
         """Whether this worker or, as far as it knows, the fleet has work left."""

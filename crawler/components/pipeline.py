@@ -13,7 +13,7 @@ from crawler.components.node import Node
 from crawler.components.spidermw import current_place
 from crawler.errors import RecordRefused, StorageError, TrawlnetError
 from crawler.frontier.held import Lease
-from crawler.items.record import record_of
+from crawler.items.record import Source, record_of
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class StoragePipeline:
         assert node.writer is not None
         self._node = node
         self._writer = node.writer
-        self._key_field: str = node.config["CRAWLER_STORAGE_KEY_FIELD"]
+        self._key_field: str = node.config["CRAWLER_STORAGE_KEY_FIELD"] or getattr(node.spider, "key_field", "")
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> "StoragePipeline":
@@ -60,19 +60,8 @@ class StoragePipeline:
     async def process_item(self, item: Any) -> Any:
         """Hands the item over; waits only while storage is far behind."""
         lease, position = current_place.get()
-        node = self._node
         try:
-            record = record_of(
-                item,
-                crawl=node.worker.spec.crawl,
-                spider=node.spider.name,
-                page=lease.page if lease is not None else "",
-                fetch=int(lease.id) if lease is not None else 0,
-                position=position,
-                url=_url_of(lease),
-                key_field=self._key_field or getattr(node.spider, "key_field", ""),
-                stored_at=wall(),
-            )
+            record = record_of(item, self._source(lease, position), key_field=self._key_field, stored_at=wall())
         except RecordRefused as error:
             self._refused(item, lease, error)
             return item
@@ -82,6 +71,13 @@ class StoragePipeline:
         future.add_done_callback(lambda done: self._stored(done, item, lease))
         await self._writer.room()
         return item
+
+    def _source(self, lease: Lease | None, position: int) -> Source:
+        node = self._node
+        crawl, spider = node.worker.spec.crawl, node.spider.name
+        if lease is None:
+            return Source(crawl, spider, "", 0, node.next_start_position(), "")
+        return Source(crawl, spider, lease.page, int(lease.id), position, _url_of(lease))
 
     def _stored(self, done: "asyncio.Future[None]", item: Any, lease: Lease | None) -> None:
         error = None if done.cancelled() else done.exception()

@@ -1,0 +1,35 @@
+"""The key of an item: the same each time the same page yields the same item, so that storage has it once."""
+
+from hashlib import blake2b
+
+KEY_BYTES = 16
+
+
+def item_key(spider: str, page: str, position: int) -> str:
+    """Key of the item at a position of a page; hex.
+
+    Args:
+        spider: name of the spider.
+        page: the page's key: its fingerprint, or the instance of a request with ``dont_filter``.
+        position: how many items the page yielded before.
+    """
+    return _hash("position", spider, page, str(position))
+
+
+def declared_key(spider: str, kind: str, value: object) -> str:
+    """Key of an item that a field of its own identifies, whichever page it was found on; hex.
+
+    Args:
+        spider: name of the spider.
+        kind: name of the item's class: two kinds of item may count from 1 each.
+        value: the field's value; text and numbers that print alike are told apart.
+    """
+    return _hash("field", spider, kind, f"{type(value).__name__}:{value}")
+
+
+def _hash(*parts: str) -> str:
+    state = blake2b(digest_size=KEY_BYTES)
+    for part in parts:
+        content = part.encode("utf-8", "surrogatepass")
+        state.update(len(content).to_bytes(4, "big") + content)
+    return state.hexdigest()

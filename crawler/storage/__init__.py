@@ -1,0 +1,1 @@
+"""How records reach a backend: its contract, and the batches in which they go."""

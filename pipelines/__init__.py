@@ -1,0 +1,1 @@
+"""Storage backends, one file for each technology; each sees only crawler.storage, crawler.items and crawler.errors."""
