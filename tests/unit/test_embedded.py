@@ -69,6 +69,7 @@ def test_what_was_acknowledged_is_there_after_stop_and_restart(tmp_path: Path, k
         server.restart()
         assert (server.url, server.pid != pid) == (url, True)
         assert client.get("kept") == b"1"
+        assert "bye bye" in server.log_path.read_text(), "the stop was no orderly one"
 
 
 def test_what_is_on_disk_is_there_after_a_kill(tmp_path: Path) -> None:
