@@ -57,7 +57,9 @@ class DistributedCrawl:
 
     @classmethod
     def update_pre_crawler_settings(cls, settings: BaseSettings) -> None:
-        """Checks project and command-line settings before anything starts; a wrong one ends the process with one line."""
+        """Checks project and command-line settings before anything starts; a wrong one ends the process with one
+        line.
+        """
         if _command():
             return
         try:
@@ -66,7 +68,9 @@ class DistributedCrawl:
             sys.exit(f"trawlnet: {error}")
 
     def update_settings(self, settings: BaseSettings) -> None:
-        """Sets the scheduler and adds the middlewares, the extension and, where CRAWLER_STORAGE is set, the pipelines."""
+        """Sets the scheduler and adds the middlewares, the extension and, where CRAWLER_STORAGE is set, the
+        pipelines.
+        """
         if _command():
             return
         scheduler = SCHEDULER
@@ -90,7 +94,8 @@ class DistributedCrawl:
         reactor = settings["TWISTED_REACTOR"]
         if settings.getbool("TWISTED_REACTOR_ENABLED", True) and reactor != ASYNCIO_REACTOR:
             raise ConfigError(
-                f"TWISTED_REACTOR is {reactor!r}, and the frontier needs asyncio; remove that setting or set it to {ASYNCIO_REACTOR!r}"
+                f"TWISTED_REACTOR is {reactor!r}, and the frontier needs asyncio; remove that setting or "
+                f"set it to {ASYNCIO_REACTOR!r}"
             )
 
     def _install(self, settings: BaseSettings) -> None:
@@ -114,7 +119,8 @@ class DistributedCrawl:
                 replaced.append(f"{name} = {path}")
             elif name == "SCHEDULER" and path not in OWN_SCHEDULERS:
                 raise ConfigError(
-                    f"SCHEDULER is {path}, but the frontier has to be the scheduler; remove that setting, or this add-on from ADDONS"
+                    f"SCHEDULER is {path}, but the frontier has to be the scheduler; remove that setting, "
+                    "or this add-on from ADDONS"
                 )
         if replaced:
             log.info("Trawlnet stands in for scrapy-redis: %s replaced", ", ".join(replaced))

@@ -6,12 +6,13 @@ import secrets
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from redis.asyncio import Redis as AsyncRedis
 
 from crawler.config import Config
-from crawler.errors import ClashError
 from crawler.dispatch import Dispatcher, Engine, Options
+from crawler.errors import ClashError
 from crawler.frontier.store import Letter, Put, SeenSpec, Session
 from crawler.frontier.stream import Stream
 from crawler.loop import BackgroundTask
@@ -23,7 +24,6 @@ from crawler.seeds.intake import IntakeScripts
 
 log = logging.getLogger(__name__)
 
-REAPED_AT_ONCE = 256
 START_LOOK_SECONDS = 1.0
 END_LOOK_SECONDS = 0.5
 CLOSE_SECONDS = 15.0
@@ -50,17 +50,6 @@ def worker_name() -> str:
     return f"{socket.gethostname()}-{secrets.token_hex(6)}"
 
 
-def seen_spec(config: Config) -> SeenSpec:
-    """The filter that the settings ask for."""
-    return SeenSpec(config["CRAWLER_SEEN"], config["CRAWLER_SEEN_ERROR_RATE"], config["CRAWLER_SEEN_CAPACITY"])
-
-
-def rhythm_of(config: Config) -> Rhythm:
-    """The heartbeat's times; reaping is looked at twice a heartbeat."""
-    beat = config["CRAWLER_MEMBERSHIP_BEAT_SECONDS"]
-    return Rhythm(beat, config["CRAWLER_MEMBERSHIP_LAPSE_SECONDS"], beat / 2, config["CRAWLER_FRONTIER_LEASE_SECONDS"])
-
-
 class Worker:
     """One worker's parts and their life: open, crawl, close."""
 
@@ -69,11 +58,12 @@ class Worker:
         self.spec = spec
         self.engine = engine
         self.name = worker_name()
-        self.rhythm = rhythm_of(config)
+        self.rhythm = Rhythm.of(config)
         self.client: AsyncRedis = spec.target.async_client()
-        self.session = Session(Partition(spec.crawl), self.name, seen_spec(config))
+        self.session = Session(Partition(spec.crawl), self.name, SeenSpec.of(config))
         self.stream = Stream(self.client, spec.target, self.session)
-        # The feed asks and the dispatcher exchanges at the same time: each has a connection, neither waits for the other.
+        # The feed asks and the dispatcher exchanges at the same time: each has a connection, neither waits for
+        # the other.
         self._questions = Stream(self.client, spec.target, self.session)
         options = Options(
             identity=spec.identity,
@@ -123,7 +113,9 @@ class Worker:
             log.warning("%s", warning)
         await self._refuse_foreign_queue()
         opened = await self.stream.open(
-            self.spec.identity, int(self.rhythm.lapse_seconds * 1000), keep_seen=self.config["CRAWLER_SEEN_KEEP"]
+            self.spec.identity,
+            int(self.rhythm.lapse_seconds * 1000),
+            keep_seen=self.config["CRAWLER_SEEN_KEEP"],
         )
         scheduled = int(await self.client.hget(self.session.partition.key("counters"), "waiting") or 0)
         if scheduled and not opened.fresh:
@@ -135,10 +127,12 @@ class Worker:
 
     async def _refuse_foreign_queue(self) -> None:
         key = self.spec.foreign_queue
-        kind: bytes = await self.client.type(key)
-        if kind != b"none":
+        answer: Any = await self.client.type(key)
+        kind = answer.decode()
+        if kind != "none":
             raise ClashError(
-                f"{key!r} ({kind.decode()}) is a request queue of scrapy-redis, whose pickles are never read here; finish that crawl with "
+                f"{key!r} ({kind}) is a request queue of scrapy-redis, whose pickles are never read here; "
+                "finish that crawl with "
                 f"scrapy-redis, or keep its filter with 'trawlnet migrate {self.spec.crawl}', and then delete the key"
             )
 
@@ -149,7 +143,7 @@ class Worker:
         deaths = self.config["CRAWLER_FRONTIER_DEATHS_MAX"]
         acts = Acts(
             beat=lambda: session.beat(lapse_ms, lease_ms, self.report(), dispatcher.renewable()),
-            reap=lambda: session.reap(int(rhythm.reap_seconds * 1000), lapse_ms, REAPED_AT_ONCE, deaths),
+            reap=lambda: session.reap(int(rhythm.reap_seconds * 1000), lapse_ms, deaths),
             sweep=session.sweep,
         )
 
@@ -244,7 +238,8 @@ class Worker:
     async def close(self) -> None:
         """Settles what ended, gives back the rest and leaves.
 
-        The order has reasons: claims stop first, so that nothing new comes in; the last settle goes out before the leave
+        The order has reasons: claims stop first, so that nothing new comes in; the last settle goes out before
+        the leave
         call gives back what is left; the heartbeat ends last of all that keeps leases alive.
         """
         if self.closed:
@@ -259,7 +254,10 @@ class Worker:
                 if self.session.token:
                     await self._questions.ask(self.session.leave())
         except TimeoutError:
-            log.warning("Redis did not answer in %.0f s: what is held comes back when the leases run out", CLOSE_SECONDS)
+            log.warning(
+                "Redis did not answer in %.0f s: what is held comes back when the leases run out",
+                CLOSE_SECONDS,
+            )
             for task in self._tasks:
                 await task.stop()
         finally:

@@ -1,4 +1,6 @@
-"""The operator's command, ``trawlnet``. Exit codes: 0 done, 1 error, 2 usage, 3 Redis unreachable, 4 stopped by a signal."""
+"""The operator's command, ``trawlnet``. Exit codes: 0 done, 1 error, 2 usage, 3 Redis unreachable, 4 stopped by a
+signal.
+"""
 
 import asyncio
 import json
@@ -9,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from redis.exceptions import RedisError
@@ -30,13 +32,19 @@ from crawler.storage.export import export as export_records
 
 EXIT_ERROR, EXIT_USAGE, EXIT_UNREACHABLE, EXIT_STOPPED = 1, 2, 3, 4
 
+LINE_SECONDS = 5.0
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-dead_app = typer.Typer(no_args_is_help=True, help="Dead letters: URLs and seeds that finally failed, each with its reason.")
+dead_LINE_SECONDS = 5.0
+
+app = typer.Typer(no_args_is_help=True, help="Dead letters: URLs and seeds that finally failed, each with its reason.")
 app.add_typer(dead_app, name="dead")
 console = Console()
 errors = Console(stderr=True)
 
-Settings = Annotated[list[str] | None, typer.Option("-s", "--set", metavar="NAME=VALUE", help="A setting, as in scrapy crawl.")]
+Settings = Annotated[
+    list[str] | None, typer.Option("-s", "--set", metavar="NAME=VALUE", help="A setting, as in scrapy crawl.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 SpiderName = Annotated[str, typer.Argument(metavar="SPIDER", help="Name of the spider.")]
 
@@ -120,8 +128,13 @@ def status(
 def seed(
     spider: SpiderName,
     urls: Annotated[list[str] | None, typer.Argument(metavar="[URL]...", help="URLs, or JSON objects.")] = None,
-    file: Annotated[list[str] | None, typer.Option("--file", "-f", help="File with a URL or JSON object a line; - is standard input.")] = None,
-    sitemap: Annotated[list[str] | None, typer.Option("--sitemap", help="URL or file of a sitemap or sitemap index.")] = None,
+    file: Annotated[
+        list[str] | None,
+        typer.Option("--file", "-f", help="File with a URL or JSON object a line; - is standard input."),
+    ] = None,
+    sitemap: Annotated[
+        list[str] | None, typer.Option("--sitemap", help="URL or file of a sitemap or sitemap index.")
+    ] = None,
     again: Annotated[bool, typer.Option("--again", help="Also fetch URLs that were seen before.")] = False,
     as_json: Json = False,
     settings: Settings = None,
@@ -136,8 +149,13 @@ def seed(
 @app.command()
 def master(
     spider: SpiderName,
-    file: Annotated[list[str] | None, typer.Option("--file", "-f", help="File with a URL or JSON object a line; - is standard input.")] = None,
-    sitemap: Annotated[list[str] | None, typer.Option("--sitemap", help="URL or file of a sitemap or sitemap index.")] = None,
+    file: Annotated[
+        list[str] | None,
+        typer.Option("--file", "-f", help="File with a URL or JSON object a line; - is standard input."),
+    ] = None,
+    sitemap: Annotated[
+        list[str] | None, typer.Option("--sitemap", help="URL or file of a sitemap or sitemap index.")
+    ] = None,
     url: Annotated[list[str] | None, typer.Option("--url", help="A URL.")] = None,
     once: Annotated[bool, typer.Option("--once", help="End when the crawl is finished.")] = False,
     as_json: Json = False,
@@ -180,7 +198,10 @@ async def _preside(project: Project, spider: str, places: Places | None, *, once
         await node.open(feeding=places is not None)
         if places is not None:
             await node.feed(seeds_of(places), project.seed_maker(spider, again=False), lambda fed: None)
-            _say(f"fed {node.fed.read} seeds: {node.fed.new} new, {node.fed.known} known already, {node.fed.bad} bad", as_json=as_json)
+            _say(
+                f"fed {node.fed.read} seeds: {node.fed.new} new, {node.fed.known} known already, {node.fed.bad} bad",
+                as_json=as_json,
+            )
         through = True
         await node.through()
         await asyncio.to_thread(_report, project, spider, once, as_json)
@@ -209,7 +230,10 @@ def _report(project: Project, spider: str, once: bool, as_json: bool) -> None:
 def up(
     spider: SpiderName,
     workers: Annotated[int, typer.Option("--workers", "-w", min=1, help="How many workers.")] = 2,
-    data: Annotated[Path | None, typer.Option("--data", help="Folder of the embedded server and the logs; kept between runs.")] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", help="Folder of the embedded server and the logs; kept between runs."),
+    ] = None,
     settings: Settings = None,
     argument: Annotated[list[str] | None, typer.Option("-a", metavar="NAME=VALUE", help="A spider argument.")] = None,
 ) -> None:
@@ -224,7 +248,9 @@ def up(
         _run_fleet(_project(given), spider, workers, folder, given, argument or [])
 
 
-def _run_fleet(project: Project, spider: str, workers: int, folder: Path, settings: list[str], arguments: list[str]) -> None:
+def _run_fleet(
+    project: Project, spider: str, workers: int, folder: Path, settings: list[str], arguments: list[str]
+) -> None:
     fleet = LocalFleet(spider, folder / "log", {}, settings, arguments)
     with _crawls(project, spider) as crawls:
         fleet.start(workers)
@@ -238,12 +264,16 @@ def _run_fleet(project: Project, spider: str, workers: int, folder: Path, settin
     console.print(f"logs: {folder / 'log'}", highlight=False, soft_wrap=True)
     if fleet.failed:
         number = fleet.failed[0]
-        raise WorkersFailed(f"{len(fleet.failed)} of {workers} workers failed; worker {number}: {fleet.last_error(number)}")
+        raise WorkersFailed(
+            f"{len(fleet.failed)} of {workers} workers failed; worker {number}: {fleet.last_error(number)}"
+        )
 
 
 def watch_fleet(fleet: LocalFleet, crawls: Crawls) -> None:
-    """Shows progress until all workers have ended: one line that is drawn anew, or where that cannot be, one every 5 s."""
-    started, rates, said = time.monotonic(), Rates(), -5.0
+    """Shows progress until all workers have ended: one line that is drawn anew, or where that cannot be, one every
+    5 s.
+    """
+    started, rates, said = time.monotonic(), Rates(), -LINE_SECONDS
 
     with Live(console=console, auto_refresh=False, transient=True) as live:
 
@@ -254,7 +284,7 @@ def watch_fleet(fleet: LocalFleet, crawls: Crawls) -> None:
             line = progress_line(found, rates, seconds)
             if console.is_terminal:
                 live.update(line, refresh=True)
-            elif seconds - said >= 5.0:
+            elif seconds - said >= LINE_SECONDS:
                 said = seconds
                 console.print(line, highlight=False, soft_wrap=True)
 
@@ -272,14 +302,21 @@ def purge(
     """Remove everything that Redis has of a spider's crawl; its start URLs key stays."""
     with _crawls(_project(settings), spider) as crawls:
         before = crawls.status()
-        count = sum(1 for _ in crawls.keys()) if dry_run else crawls.purge(force=force)
-    facts = {"keys": count, "waiting": before.waiting, "in_flight": before.in_flight, "dead": before.dead, "seen": before.seen}
+        count = sum(1 for _ in crawls.own_keys()) if dry_run else crawls.purge(force=force)
+    facts = {
+        "keys": count,
+        "waiting": before.waiting,
+        "in_flight": before.in_flight,
+        "dead": before.dead,
+        "seen": before.seen,
+    }
     if as_json:
         typer.echo(json.dumps({**facts, "removed": not dry_run}))
         return
     verb = "would remove" if dry_run else "removed"
     console.print(
-        f"{verb} {count} keys: {before.waiting} waiting URLs, {before.in_flight} in flight, {before.dead} dead letters, "
+        f"{verb} {count} keys: {before.waiting} waiting URLs, {before.in_flight} in flight, {before.dead} "
+        "dead letters, "
         f"a filter of {before.seen} URLs",
         highlight=False,
     )
@@ -296,7 +333,9 @@ def dead_list(
     with _crawls(_project(settings), spider) as crawls:
         letters = list(crawls.dead_letters(most))
     if as_json:
-        typer.echo(json.dumps([{"id": letter.id, "replayable": letter.replayable, **letter.fields} for letter in letters]))
+        typer.echo(
+            json.dumps([{"id": letter.id, "replayable": letter.replayable, **letter.fields} for letter in letters])
+        )
     else:
         console.print(dead_table(letters))
 
@@ -311,12 +350,17 @@ def dead_replay(
     """Put dead letters back into the queue; those that go back leave the list."""
     with _crawls(_project(settings), spider) as crawls:
         count = crawls.replay(ids or None)
-    typer.echo(json.dumps({"replayed": count})) if as_json else console.print(f"{count} URLs are queued again", highlight=False)
+    typer.echo(json.dumps({"replayed": count})) if as_json else console.print(
+        f"{count} URLs are queued again", highlight=False
+    )
 
 
 @app.command()
 def export(
-    storage: Annotated[str, typer.Argument(metavar="STORAGE", help="As in CRAWLER_STORAGE: sqlite:///items.db, jsonlines:DIR.")],
+    storage: Annotated[
+        str,
+        typer.Argument(metavar="STORAGE", help="As in CRAWLER_STORAGE: sqlite:///items.db, jsonlines:DIR."),
+    ],
     output: Annotated[str, typer.Option("--output", "-o", help="File; - is standard output.")] = "-",
     form: Annotated[str, typer.Option("--format", help="jsonl or csv.")] = "jsonl",
 ) -> None:

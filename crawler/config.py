@@ -10,6 +10,8 @@ from crawler.errors import ConfigError
 
 Read = Callable[[str, Any], Any]
 
+HIGHEST_ERROR_RATE = 0.5
+
 
 def _flag(name: str, value: Any) -> bool:
     text = str(value).strip().lower()
@@ -35,7 +37,7 @@ def _number(least: float, *, whole: bool = False) -> Read:
 
 def _rate(name: str, value: Any) -> float:
     number = float(_number(0.0)(name, value))
-    if not 0 < number < 0.5:
+    if not 0 < number < HIGHEST_ERROR_RATE:
         raise ConfigError(f"{name} must lie between 0 and 0.5, got {value!r}; the default is 1e-4")
     return number
 
@@ -57,7 +59,9 @@ def _filter(name: str, value: Any) -> str:
 def _crawl(name: str, value: Any) -> str:
     text = _text(name, value)
     if set(text) & set("{}\r\n"):
-        raise ConfigError(f"{name} must not hold braces or line ends, got {value!r}: it becomes part of Redis key names")
+        raise ConfigError(
+            f"{name} must not hold braces or line ends, got {value!r}: it becomes part of Redis key names"
+        )
     return text
 
 
@@ -72,27 +76,51 @@ class Setting:
 
 SETTINGS: dict[str, Setting] = {
     "CRAWLER_CRAWL": Setting("", _crawl, "Name of the crawl in Redis; empty: the spider's name."),
-    "CRAWLER_SEEN": Setting("bloom", _filter, "Seen filter: 'bloom' (about 4 bytes a URL) or 'exact' (about 9, loses none)."),
+    "CRAWLER_SEEN": Setting(
+        "bloom", _filter, "Seen filter: 'bloom' (about 4 bytes a URL) or 'exact' (about 9, loses none)."
+    ),
     "CRAWLER_SEEN_ERROR_RATE": Setting(1e-4, _rate, "Share of new URLs that 'bloom' may take for seen ones, at most."),
     "CRAWLER_SEEN_CAPACITY": Setting(0, _number(0, whole=True), "URLs expected; 0: the filter grows from small."),
     "CRAWLER_SEEN_KEEP": Setting(False, _flag, "Keep the seen filter when a finished crawl is run again."),
-    "CRAWLER_SEEN_LOCAL_ENTRIES": Setting(200_000, _number(0, whole=True), "URLs a worker remembers to have sent, so as not to ask Redis."),
-    "CRAWLER_FRONTIER_LEASE_SECONDS": Setting(60.0, _number(1), "A claimed URL comes back after this time without renewal."),
-    "CRAWLER_FRONTIER_LEASE_MAX_SECONDS": Setting(3600.0, _number(1), "A page that takes longer becomes a dead letter."),
-    "CRAWLER_FRONTIER_DEATHS_MAX": Setting(3, _number(1, whole=True), "Deaths of workers until the URL to blame is a dead letter."),
+    "CRAWLER_SEEN_LOCAL_ENTRIES": Setting(
+        200_000, _number(0, whole=True), "URLs a worker remembers to have sent, so as not to ask Redis."
+    ),
+    "CRAWLER_FRONTIER_LEASE_SECONDS": Setting(
+        60.0, _number(1), "A claimed URL comes back after this time without renewal."
+    ),
+    "CRAWLER_FRONTIER_LEASE_MAX_SECONDS": Setting(
+        3600.0, _number(1), "A page that takes longer becomes a dead letter."
+    ),
+    "CRAWLER_FRONTIER_DEATHS_MAX": Setting(
+        3, _number(1, whole=True), "Deaths of workers until the URL to blame is a dead letter."
+    ),
     "CRAWLER_FRONTIER_PINNED": Setting(False, _flag, "Run requests that cannot be serialised on the same worker."),
     "CRAWLER_MEMBERSHIP_BEAT_SECONDS": Setting(5.0, _number(0.05), "Time between heartbeats."),
-    "CRAWLER_MEMBERSHIP_LAPSE_SECONDS": Setting(11.0, _number(0.2), "A worker counts as dead this long after its last heartbeat."),
-    "CRAWLER_STORAGE": Setting("", _text, "Where items go: sqlite:///items.db, jsonlines:DIR, a class path; empty: nowhere."),
-    "CRAWLER_STORAGE_KEY_FIELD": Setting("", _text, "Item field that identifies an item; empty: its position on its page."),
+    "CRAWLER_MEMBERSHIP_LAPSE_SECONDS": Setting(
+        11.0, _number(0.2), "A worker counts as dead this long after its last heartbeat."
+    ),
+    "CRAWLER_STORAGE": Setting(
+        "", _text, "Where items go: sqlite:///items.db, jsonlines:DIR, a class path; empty: nowhere."
+    ),
+    "CRAWLER_STORAGE_KEY_FIELD": Setting(
+        "", _text, "Item field that identifies an item; empty: its position on its page."
+    ),
     "CRAWLER_STORAGE_BATCH_RECORDS": Setting(500, _number(1, whole=True), "Records a batch, at most."),
     "CRAWLER_STORAGE_BATCH_SECONDS": Setting(0.25, _number(0), "Age at which a batch is written."),
-    "CRAWLER_STORAGE_RETRY_SECONDS": Setting(60.0, _number(0), "How long a failing write is tried before its pages are retried."),
-    "CRAWLER_STOP_GRACE_SECONDS": Setting(20.0, _number(0), "How long downloads may go on after the first SIGTERM or Ctrl-C."),
+    "CRAWLER_STORAGE_RETRY_SECONDS": Setting(
+        60.0, _number(0), "How long a failing write is tried before its pages are retried."
+    ),
+    "CRAWLER_STOP_GRACE_SECONDS": Setting(
+        20.0, _number(0), "How long downloads may go on after the first SIGTERM or Ctrl-C."
+    ),
     "CRAWLER_REDIS_WAIT_SECONDS": Setting(10.0, _number(0), "How long the start waits for Redis."),
-    "CRAWLER_CLOSE_ON_FINISH": Setting(False, _flag, "Let a spider that waits for seeds end when all seeds so far are done."),
+    "CRAWLER_CLOSE_ON_FINISH": Setting(
+        False, _flag, "Let a spider that waits for seeds end when all seeds so far are done."
+    ),
     "CRAWLER_SEEDS_FORM": Setting(False, _flag, "Unknown keys of JSON seeds become form data, as scrapy-redis has it."),
-    "CRAWLER_TARGETS_PRIVATE_ALLOWED": Setting(False, _flag, "Allow crawling of loopback, private and link-local addresses."),
+    "CRAWLER_TARGETS_PRIVATE_ALLOWED": Setting(
+        False, _flag, "Allow crawling of loopback, private and link-local addresses."
+    ),
 }
 """Every setting by name."""
 

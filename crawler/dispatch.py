@@ -18,11 +18,16 @@ from crawler.frontier.stream import ClaimOrder, Exchanged, MemoryFull, Stream
 log = logging.getLogger(__name__)
 
 current_lease: ContextVar[Lease | None] = ContextVar("current_lease", default=None)
-"""The lease for which callbacks, errbacks and pipelines run just now; set by the scheduler, follows tasks and Deferreds."""
+"""The lease for which callbacks, errbacks and pipelines run just now; set by the scheduler, follows tasks and
+Deferreds.
+"""
 
 BATCH_ENTRIES = 128
 BATCH_BYTES = 1_000_000
 GATHER_SECONDS = 0.005
+RATE_SECONDS = 0.5
+TAIL_SECONDS = 5.0
+"""Writes that Redis may still lose are no older; with ``appendfsync everysec`` it is about two seconds."""
 HELD_FOR_EACH_SLOT = 8
 """Leases held for each concurrent request, at most: when storage is slow, claims stop and not memory."""
 
@@ -203,7 +208,8 @@ class Dispatcher:
     # The background task.
 
     async def run(self) -> None:
-        """Exchanges until cancelled: at once when asked, else every tick while anything is open, else when it is time to look.
+        """Exchanges until cancelled: at once when asked, else every tick while anything is open, else when it is
+        time to look.
 
         Raises:
             FrontierBroken: Redis refuses batches in a way that waiting does not mend.
@@ -274,7 +280,10 @@ class Dispatcher:
                 continue
             if now - lease.claimed_at > self._options.lease_max_seconds:
                 age = now - lease.claimed_at
-                lease.fail("lease_age", f"not through after {age:.0f} s, more than CRAWLER_FRONTIER_LEASE_MAX_SECONDS")
+                lease.fail(
+                    "lease_age",
+                    f"not through after {age:.0f} s, more than CRAWLER_FRONTIER_LEASE_MAX_SECONDS",
+                )
             elif any(self._engine.has(request) for request in lease.requests):
                 continue
             elif not lease.through:
@@ -342,7 +351,7 @@ class Dispatcher:
             if out.answered is not None:
                 out.answered(answer.new[at : at + 1] == b"1")
         # What no lease stands for is kept as long as Redis may lose its last writes.
-        while self._recent and now - self._recent[0][0] > 5.0:
+        while self._recent and now - self._recent[0][0] > TAIL_SECONDS:
             self._recent.popleft()
         for lease_id in batch.leases:
             self._held.pop(lease_id, None)
@@ -377,7 +386,7 @@ class Dispatcher:
         return ClaimOrder(want, int(self._options.lease_seconds * 1000), limit, rooms)
 
     def _rate(self, now: float) -> None:
-        if now - self._rated_at >= 0.5:
+        if now - self._rated_at >= RATE_SECONDS:
             rate = self._started / (now - self._rated_at)
             self._starts_a_second += 0.5 * (rate - self._starts_a_second)
             self._started, self._rated_at = 0, now
@@ -425,7 +434,9 @@ class Dispatcher:
 
     @property
     def between(self) -> asyncio.Lock:
-        """Held while an exchange is under way; whoever holds it may stop the background task without cutting one short."""
+        """Held while an exchange is under way; whoever holds it may stop the background task without cutting one
+        short.
+        """
         return self._turn
 
     def closing_tick_needed(self) -> bool:

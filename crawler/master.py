@@ -1,4 +1,6 @@
-"""The master: feeds seeds into the frontier, keeps dead workers' URLs coming back, and reports. The crawl goes on without it."""
+"""The master: feeds seeds into the frontier, keeps dead workers' URLs coming back, and reports. The crawl goes on
+without it.
+"""
 
 import asyncio
 import hashlib
@@ -6,12 +8,11 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from crawler.assembly import REAPED_AT_ONCE, rhythm_of, seen_spec
 from crawler.config import Config
-from crawler.errors import BadSeed, ConfigError, StaleSession, UnknownCallback, UnserialisableRequest
-from crawler.frontier.store import Letter, Plan, Put, Session
+from crawler.errors import BadSeed, StaleSession, UnknownCallback, UnserialisableRequest
+from crawler.frontier.store import Letter, Plan, Put, SeenSpec, Session
 from crawler.frontier.stream import MemoryFull, Stream
-from crawler.membership.heartbeat import Acts, Heartbeat, Listener
+from crawler.membership.heartbeat import Acts, Heartbeat, Listener, Rhythm
 from crawler.redisdb.connect import RedisTarget, wait_until_ready
 from crawler.redisdb.keys import Partition
 
@@ -33,16 +34,18 @@ class Fed:
 
 
 class Master:
-    """One feeder and reaper of a crawl. Seeds are known by their URL, so a source that is fed again adds only what is missing."""
+    """One feeder and reaper of a crawl. Seeds are known by their URL, so a source that is fed again adds only what
+    is missing.
+    """
 
     def __init__(self, config: Config, target: RedisTarget, crawl: str, source: str) -> None:
         self._config = config
         self._target = target
         self.name = "feeder-" + hashlib.blake2b(source.encode(), digest_size=6).hexdigest()
         self._client = target.async_client()
-        self.session = Session(Partition(crawl), self.name, seen_spec(config))
+        self.session = Session(Partition(crawl), self.name, SeenSpec.of(config))
         self._stream = Stream(self._client, target, self.session)
-        self._rhythm = rhythm_of(config)
+        self._rhythm = Rhythm.of(config)
         self._heartbeat: Heartbeat | None = None
         self.fed = Fed()
 
@@ -52,14 +55,16 @@ class Master:
         Raises:
             RedisUnreachable, ServerUnfit, ClashError: the crawl cannot be worked on.
         """
-        self.fed.warnings += await wait_until_ready(self._client, self._target, self._config["CRAWLER_REDIS_WAIT_SECONDS"])
+        self.fed.warnings += await wait_until_ready(
+            self._client, self._target, self._config["CRAWLER_REDIS_WAIT_SECONDS"]
+        )
         await self._join(feeding=feeding)
         rhythm, session = self._rhythm, self.session
         lapse_ms = int(rhythm.lapse_seconds * 1000)
         acts = Acts(
             beat=lambda: session.beat(lapse_ms, 1000, {"master": 1}, []),
             reap=lambda: session.reap(
-                int(rhythm.reap_seconds * 1000), lapse_ms, REAPED_AT_ONCE, self._config["CRAWLER_FRONTIER_DEATHS_MAX"]
+                int(rhythm.reap_seconds * 1000), lapse_ms, self._config["CRAWLER_FRONTIER_DEATHS_MAX"]
             ),
             sweep=session.sweep,
         )
@@ -72,7 +77,9 @@ class Master:
         keep = self._config["CRAWLER_SEEN_KEEP"]
         await self._stream.open({}, lapse_ms, keep_seen=keep, feeder=self.name if feeding else "")
 
-    async def feed(self, seeds: Iterable[tuple[str, bytes]], make: Callable[[bytes], Put], seen: Callable[[Fed], None]) -> None:
+    async def feed(
+        self, seeds: Iterable[tuple[str, bytes]], make: Callable[[bytes], Put], seen: Callable[[Fed], None]
+    ) -> None:
         """Puts seeds in batches; a bad one becomes a dead letter that names its place, and the rest go on.
 
         Args:
@@ -96,7 +103,15 @@ class Master:
                     self.fed.bad += 1
                     shown = raw[:2000].decode(errors="replace")
                     log.warning("%s: %s", place, error)
-                    letters.append({"kind": "seed", "class": "bad_seed", "reason": f"{place}: {error}", "url": shown, "seed": shown})
+                    letters.append(
+                        {
+                            "kind": "seed",
+                            "class": "bad_seed",
+                            "reason": f"{place}: {error}",
+                            "url": shown,
+                            "seed": shown,
+                        }
+                    )
             await self._put(entries, letters)
             entries, letters = [], []
             seen(self.fed)

@@ -27,7 +27,8 @@ def storage(target: str, writer: str) -> "JsonLinesStorage":
 class JsonLinesStorage:
     """Records as lines; a line of a page's completion takes out what older fetches of the page stored.
 
-    A writer never appends to a file that was there before: its last line may have been cut by a crash. Whoever reads ignores such
+    A writer never appends to a file that was there before: its last line may have been cut by a crash. Whoever
+    reads ignores such
     a line; its batch was not durable, so its page was not settled.
     """
 
@@ -50,7 +51,9 @@ class JsonLinesStorage:
             probe.write_bytes(b"")
             probe.unlink()
         except OSError as error:
-            raise StorageError(f"{self._folder} cannot be written: {error}; check that it is a folder and permitted") from error
+            raise StorageError(
+                f"{self._folder} cannot be written: {error}; check that it is a folder and permitted"
+            ) from error
 
     def write(self, records: Sequence[Record]) -> list[Refusal]:
         """Appends records and syncs them to disk."""

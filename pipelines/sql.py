@@ -5,7 +5,22 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Engine, Float, Integer, MetaData, String, Table, Text, create_engine, delete, event, func, select
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Engine,
+    Float,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    create_engine,
+    delete,
+    event,
+    func,
+    select,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError, SQLAlchemyError
@@ -25,7 +40,9 @@ def storage(target: str, writer: str) -> "SqlStorage":
 
 
 class SqlStorage:
-    """Records in one table; several processes may write to it. SQLite runs in write-ahead mode and syncs each batch to disk."""
+    """Records in one table; several processes may write to it. SQLite runs in write-ahead mode and syncs each
+    batch to disk.
+    """
 
     def __init__(self, target: str) -> None:
         try:
@@ -35,7 +52,9 @@ class SqlStorage:
         name = url.query.get("table", TABLE)
         self._url = url.difference_update_query(["table"])
         if self._url.get_backend_name() not in {"sqlite", "postgresql"}:
-            raise ConfigError(f"CRAWLER_STORAGE has the database {self._url.get_backend_name()!r}; known are sqlite and postgresql")
+            raise ConfigError(
+                f"CRAWLER_STORAGE has the database {self._url.get_backend_name()!r}; known are sqlite and postgresql"
+            )
         self._table = _table(str(name))
         self._engine: Engine | None = None
 
@@ -68,7 +87,9 @@ class SqlStorage:
             with engine.begin() as connection:
                 connection.execute(delete(self._table).where(self._table.c.key == ""))
         except SQLAlchemyError:
-            raise StorageError(f"{self._shown} cannot be written: {_cause(first)}; check that it is there and permitted") from first
+            raise StorageError(
+                f"{self._shown} cannot be written: {_cause(first)}; check that it is there and permitted"
+            ) from first
 
     @property
     def _shown(self) -> str:
@@ -114,7 +135,9 @@ class SqlStorage:
         changed = {column.name: statement.excluded[column.name] for column in self._table.c if column.name != "key"}
         connection.execute(
             statement.on_conflict_do_update(
-                index_elements=[self._table.c.key], set_=changed, where=statement.excluded.fetch >= self._table.c.fetch
+                index_elements=[self._table.c.key],
+                set_=changed,
+                where=statement.excluded.fetch >= self._table.c.fetch,
             ),
             [_row(record) for record in records],
         )
@@ -192,7 +215,8 @@ def _prepare_sqlite(engine: Engine) -> None:
 
     @event.listens_for(engine, "begin")
     def begun(connection: Connection) -> None:
-        # Takes the write lock at once: two that read first and then write would deadlock, and one of them fail without waiting.
+        # Takes the write lock at once: two that read first and then write would deadlock, and one of them fail
+        # without waiting.
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 

@@ -108,9 +108,7 @@ class RequestCodec:
                     raise TypeError(f"a slot is {slot!r:.80}")
             return self._decoded(slots)
         except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
-            raise WireError(
-                f"got an entry with a wrong field ({error}): {body[:80]!r}; discard it"
-            ) from error
+            raise WireError(f"got an entry with a wrong field ({error}): {body[:80]!r}; discard it") from error
 
     def _slots(self, request: Request, instance: bytes) -> list[Any]:
         cls = type(request)
@@ -223,9 +221,7 @@ def _meta_of(slot: Any) -> dict[Any, Any] | None:
     if type(slot) is int:
         return {"depth": slot}
     keys = iter(slot)
-    return {
-        _META_NAMES[key] if type(key) is int else key: value for key, value in zip(keys, keys, strict=True)
-    }
+    return {_META_NAMES[key] if type(key) is int else key: value for key, value in zip(keys, keys, strict=True)}
 
 
 def _headers_slots(headers: dict[bytes, list[bytes]], url: str) -> tuple[bytes | None, list[Any] | None]:
@@ -259,9 +255,7 @@ def _headers_of(referer: bytes | None, slot: list[Any] | None, url: str, encodin
     names = iter(slot or ())
     for name, values in zip(names, names, strict=True):
         key = _HEADERS_BY_CODE[name] if type(name) is int else bytes(name)
-        dict.__setitem__(
-            headers, key, [values] if type(values) is bytes else [bytes(value) for value in values]
-        )
+        dict.__setitem__(headers, key, [values] if type(values) is bytes else [bytes(value) for value in values])
     if referer is not None:
         shared = url.encode("utf-8", "surrogatepass")[: referer[0]]
         dict.__setitem__(headers, b"Referer", [shared + referer[1:]])

@@ -7,7 +7,6 @@ from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.dupefilters import BaseDupeFilter
 
-from crawler.assembly import seen_spec
 from crawler.components.node import REDIS_SETTINGS, config_of
 from crawler.frontier.identity import digest
 from crawler.frontier.store import SeenSpec
@@ -20,13 +19,17 @@ if TYPE_CHECKING:
 
 
 class SeenDupeFilter(BaseDupeFilter):
-    """``DUPEFILTER_CLASS = "crawler.components.dupefilter.SeenDupeFilter"``; CRAWLER_SEEN and its kin choose the filter.
+    """``DUPEFILTER_CLASS = "crawler.components.dupefilter.SeenDupeFilter"``; CRAWLER_SEEN and its kin choose the
+    filter.
 
-    Scrapy asks for one request at a time and waits, so each costs a round trip; the frontier's own scheduler has none of that.
+    Scrapy asks for one request at a time and waits, so each costs a round trip; the frontier's own scheduler
+    has none of that.
     The filter stays in Redis after the crawl, in the key ``trawlnet:{<spider>:0}:seen:0``.
     """
 
-    def __init__(self, target: RedisTarget, crawl: str, spec: SeenSpec, fingerprinter: "RequestFingerprinterProtocol") -> None:
+    def __init__(
+        self, target: RedisTarget, crawl: str, spec: SeenSpec, fingerprinter: "RequestFingerprinterProtocol"
+    ) -> None:
         self._target = target
         self._base = Partition(crawl).seen(0)
         self._spec = spec
@@ -42,7 +45,7 @@ class SeenDupeFilter(BaseDupeFilter):
         config = config_of(crawler)
         target = target_from({name: crawler.settings.get(name) for name in REDIS_SETTINGS})
         crawl = config["CRAWLER_CRAWL"] or crawler.spider.name
-        return cls(target, crawl, seen_spec(config), crawler.request_fingerprinter)
+        return cls(target, crawl, SeenSpec.of(config), crawler.request_fingerprinter)
 
     def request_seen(self, request: Request) -> bool:
         """Whether the request was seen by anyone; it is from now on."""

@@ -44,14 +44,15 @@ class LifecycleExtension:
         return extension
 
     def spider_opened(self, spider: Spider) -> None:
-        """Starts watching; the second signal is heard through the reactor's shutdown, or without one by cancellation."""
+        """Starts watching; the second signal is heard through the reactor's shutdown, or without one by
+        cancellation.
+        """
         self._watch.start()
         if is_reactor_installed():
-            from twisted.internet import reactor
+            from twisted.internet import reactor  # noqa: PLC0415 - importing it installs it where there is none
 
-            reactor.addSystemEventTrigger(  # type: ignore[attr-defined]
-                "before", "shutdown", lambda: deferred_from_coro(self._hand_back_all())
-            )
+            stopping: Any = reactor  # Twisted's stubs know the reactor's class only by its interface
+            stopping.addSystemEventTrigger("before", "shutdown", lambda: deferred_from_coro(self._hand_back_all()))
 
     def spider_idle(self, spider: Spider) -> None:
         """Keeps a spider that waits for seeds until the whole fleet was idle for its limit."""
@@ -83,7 +84,9 @@ class LifecycleExtension:
             raise
 
     async def _drain(self) -> None:
-        """First signal: nothing more is claimed, unstarted work goes back, downloads get their time, then go back too."""
+        """First signal: nothing more is claimed, unstarted work goes back, downloads get their time, then go back
+        too.
+        """
         node, dispatcher = self._node, self._node.worker.dispatcher
         dispatcher.claiming = node.worker.feed.taking = False
         unstarted = dispatcher.release_unstarted()

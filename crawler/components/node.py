@@ -11,8 +11,8 @@ from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.utils.httpobj import urlparse_cached
 
-from crawler.clock import wall
 from crawler.assembly import Worker, WorkerSpec
+from crawler.clock import wall
 from crawler.components.codec import RequestCodec
 from crawler.components.starts import SeedMaker
 from crawler.components.view import EngineView
@@ -47,9 +47,7 @@ def exit_code(error: BaseException) -> int:
 
 def config_of(crawler: Crawler) -> Config:
     """The crawler's CRAWLER_ settings, checked."""
-    return read_config(
-        {name: crawler.settings[name] for name in crawler.settings if name.startswith("CRAWLER_")}
-    )
+    return read_config({name: crawler.settings[name] for name in crawler.settings if name.startswith("CRAWLER_")})
 
 
 class Node:
@@ -131,7 +129,9 @@ class Node:
         )
 
     def _page_through(self, lease: Lease) -> None:
-        """Rows that an earlier fetch of the page left and this one did not yield again go once this fetch is complete."""
+        """Rows that an earlier fetch of the page left and this one did not yield again go once this fetch is
+        complete.
+        """
         if self.writer is None or not lease.deliveries or lease.fault is not None or lease.retry is not None:
             return
         lease.records += 1

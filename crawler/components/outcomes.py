@@ -1,4 +1,6 @@
-"""Outermost downloader middleware: sees what is left of a fetch when all others are through, and which targets are private."""
+"""Outermost downloader middleware: sees what is left of a fetch when all others are through, and which targets are
+private.
+"""
 
 import asyncio
 import ipaddress
@@ -56,7 +58,13 @@ class OutcomeMiddleware:
         else:
             tries = request.meta.get("retry_times", 0) + 1
             name = type(exception).__name__
-            lease.fail("download", f"{name} after {tries} tries: {exception}", url=request.url, attempts=str(tries), error=name)
+            lease.fail(
+                "download",
+                f"{name} after {tries} tries: {exception}",
+                url=request.url,
+                attempts=str(tries),
+                error=name,
+            )
 
     def _handled(self, request: Request, status: int) -> bool:
         meta = request.meta

@@ -6,7 +6,7 @@ from typing import Any
 
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
-from scrapy.settings import BaseSettings
+from scrapy.settings import Settings
 from scrapy.spiderloader import get_spider_loader
 from scrapy.utils.misc import build_from_crawler, load_object
 from scrapy.utils.project import get_project_settings
@@ -26,7 +26,7 @@ class Project:
     """The settings of the project around the working directory, or Scrapy's defaults, with those given on top."""
 
     def __init__(self, overrides: Mapping[str, Any]) -> None:
-        self.settings: BaseSettings = get_project_settings()
+        self.settings: Settings = get_project_settings()
         self.settings.setdict(dict(overrides), priority="cmdline")
 
     @property

@@ -25,7 +25,8 @@ def refuse(crawler: Crawler, error: TrawlnetError) -> None:
 class RefusingScheduler(BaseScheduler):
     """Stands in for the scheduler of a crawl that must not start.
 
-    An exception in an add-on ends Scrapy 2.14 with exit code 0 and later ones with a traceback; a SystemExit in the Deferred of
+    An exception in an add-on ends Scrapy 2.14 with exit code 0 and later ones with a traceback; a SystemExit in
+    the Deferred of
     ``open`` ends all of them with its code.
     """
 

@@ -28,7 +28,9 @@ DEFAULT_DUPEFILTER = "scrapy.dupefilters.RFPDupeFilter"
 
 
 class RecentlySent:
-    """The last URLs that this worker put: at least ``capacity``, at most twice that; asking Redis about them is needless."""
+    """The last URLs that this worker put: at least ``capacity``, at most twice that; asking Redis about them is
+    needless.
+    """
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -162,9 +164,7 @@ class FrontierScheduler(BaseScheduler):
             else:
                 self._stats.inc_value("dupefilter/filtered")
 
-        self._dispatcher.offer(
-            Put(lease.host, 0, key, instance_id(lease.identity, key, 0), b""), lease, answered
-        )
+        self._dispatcher.offer(Put(lease.host, 0, key, instance_id(lease.identity, key, 0), b""), lease, answered)
         self._dispatcher.wanted.set()
         return True
 
@@ -172,7 +172,6 @@ class FrontierScheduler(BaseScheduler):
         """Whether this worker itself put the request's URL before, so that it need not come as far as the scheduler."""
         if request.dont_filter or digest(self._fingerprint(request)) not in self._recent:
             return False
-        lease = current_lease.get()
         self._stats.inc_value("dupefilter/filtered")
         return True
 
@@ -190,9 +189,7 @@ class FrontierScheduler(BaseScheduler):
                 self._dispatcher.offer_again(lease, request)
                 return True
             return self._unserialisable(request, error, lease)
-        self._dispatcher.offer(
-            Put(self._host(request), band_of(request.priority), seen, instance, body), lease
-        )
+        self._dispatcher.offer(Put(self._host(request), band_of(request.priority), seen, instance, body), lease)
         if not instance:
             self._recent.add(key)
         self._stats.inc_value("scheduler/enqueued")

@@ -43,9 +43,7 @@ def request_of_seed(seed: Seed, spider: Spider) -> Request:
     try:
         return _request(seed, fields)
     except (ValueError, TypeError) as error:
-        raise BadSeed(
-            f"the seed of {seed.url!r:.100} makes no request ({error}); correct that field"
-        ) from error
+        raise BadSeed(f"the seed of {seed.url!r:.100} makes no request ({error}); correct that field") from error
 
 
 def _request(seed: Seed, fields: dict[str, Any]) -> Request:

@@ -24,7 +24,9 @@ YIELD_EVERY = 100
 
 
 class LeaseSpiderMiddleware:
-    """``places`` maps the identity of an item that the callback yielded to its lease and position, and keeps it alive."""
+    """``places`` maps the identity of an item that the callback yielded to its lease and position, and keeps it
+    alive.
+    """
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -55,7 +57,9 @@ class LeaseSpiderMiddleware:
         await node.worker.start_through()
 
     def process_start_requests(self, start_requests: Iterable[Any], spider: Spider) -> Iterable[Any]:
-        """Scrapy 2.14 and 2.15 ask for it where a user's middleware has only this one; ``process_start`` is what runs."""
+        """Scrapy 2.14 and 2.15 ask for it where a user's middleware has only this one; ``process_start`` is what
+        runs.
+        """
         return start_requests
 
     async def _breathe(self) -> None:
@@ -95,7 +99,10 @@ class LeaseSpiderMiddleware:
     def _may_drop_early(self) -> bool:
         """Whether nobody would miss the signals of a dropped link: the offsite check is all that listens by default."""
         if self._early is None:
-            heard = [*_receivers(self._crawler, signals.request_dropped), *_receivers(self._crawler, signals.request_scheduled)]
+            heard = [
+                *_receivers(self._crawler, signals.request_dropped),
+                *_receivers(self._crawler, signals.request_scheduled),
+            ]
             self._early = all(isinstance(getattr(receiver, "__self__", None), OffsiteMiddleware) for receiver in heard)
         return self._early
 

@@ -39,7 +39,8 @@ def check_start(spider_class: type[Spider]) -> None:
             return
         if "start_requests" in vars(base):
             raise ConfigError(
-                f"spider {spider_class.name!r} overrides start_requests(), which Scrapy {scrapy.__version__} does not call; "
+                f"spider {spider_class.name!r} overrides start_requests(), which Scrapy "
+                f"{scrapy.__version__} does not call; "
                 "rename it to 'async def start(self)' (yield works as before)"
             )
 
@@ -49,14 +50,18 @@ def _overrides_start(spider_class: type[Spider]) -> bool:
 
 
 def let_seeds_be_fed(crawler: Crawler) -> None:
-    """Disconnects scrapy-redis's idle handler, which reads seeds blocking and closes by a clock that starts at import."""
+    """Disconnects scrapy-redis's idle handler, which reads seeds blocking and closes by a clock that starts at
+    import.
+    """
     spider = crawler.spider
     if isinstance(spider, RedisMixin):
         crawler.signals.disconnect(spider.spider_idle, signals.spider_idle)
 
 
 async def start_of(spider: Spider, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
-    """The start requests of a spider. scrapy-redis's own start would take seeds out of Redis, blocking: it is not run."""
+    """The start requests of a spider. scrapy-redis's own start would take seeds out of Redis, blocking: it is not
+    run.
+    """
     if isinstance(spider, RedisMixin) and not _overrides_start(type(spider)):
         for url in spider.start_urls:
             yield Request(url, dont_filter=True)
@@ -69,7 +74,12 @@ class SeedMaker:
     """Makes entries of raw seeds; one that is malformed becomes a dead letter and the rest go on."""
 
     def __init__(
-        self, crawler: Crawler, spider: Spider, codec: RequestCodec, fingerprint: Callable[[Request], bytes], config: Config
+        self,
+        crawler: Crawler,
+        spider: Spider,
+        codec: RequestCodec,
+        fingerprint: Callable[[Request], bytes],
+        config: Config,
     ) -> None:
         settings = crawler.settings
         self.start_key = start_key_of(spider, spider.name, settings)
@@ -90,9 +100,11 @@ class SeedMaker:
         except (BadSeed, UnknownCallback, UnserialisableRequest) as error:
             log.error("bad seed: %s", error)
             made.append(self._letter(raw, "bad_seed", str(error)))
-        except Exception as error:  # noqa: BLE001 - whatever a user's make_request_from_data raises is that seed's fault
+        except Exception as error:
             log.error("bad seed: make_request_from_data() of %r raised", self._spider.name, exc_info=True)
-            made.append(self._letter(raw, "bad_seed", f"make_request_from_data() raised {type(error).__name__}: {error}"))
+            made.append(
+                self._letter(raw, "bad_seed", f"make_request_from_data() raised {type(error).__name__}: {error}")
+            )
         return made
 
     def _letter(self, raw: bytes, kind: str, reason: str) -> Letter:
@@ -117,7 +129,8 @@ def start_key_of(spider: Spider | type[Spider], name: str, settings: BaseSetting
 
 
 def seed_put(request: Request, seed: str, codec: RequestCodec, fingerprint: Callable[[Request], bytes]) -> Put:
-    """The entry of a seed's request; ``seed`` names this very seed. It is recorded as seen, so that a link to it is not new.
+    """The entry of a seed's request; ``seed`` names this very seed. It is recorded as seen, so that a link to it
+    is not new.
 
     Raises:
         UnserialisableRequest: it holds something that cannot travel.

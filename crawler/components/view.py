@@ -50,7 +50,9 @@ class EngineView:
         return 0 if slot is None else len(slot.inprogress)
 
     def abandon(self) -> None:
-        """Lets a closing engine go on without what it still downloads or scrapes; the leases of that were handed back."""
+        """Lets a closing engine go on without what it still downloads or scrapes; the leases of that were handed
+        back.
+        """
         engine: Any = self._crawler.engine
         slot = self._slot
         if slot is None or slot.closing is None:

@@ -125,13 +125,20 @@ class Crawls:
         report = msgpack.unpackb(packed) if packed else {}
         held = self._client.scard(self._partition.held(name))
         return WorkerStatus(
-            name, round(alive_seconds, 2), held, report.get("pages", 0), report.get("items", 0), suspect is not None
+            name,
+            round(alive_seconds, 2),
+            held,
+            report.get("pages", 0),
+            report.get("items", 0),
+            suspect is not None,
         )
 
     def dead_letters(self, most: int = 100) -> Iterator[DeadLetter]:
         """The newest dead letters, newest first."""
         for letter_id, raw in self._client.xrevrange(self._key("dead"), count=most):
-            fields = {name.decode(): value.decode(errors="replace") for name, value in raw.items() if name != b"element"}
+            fields = {
+                name.decode(): value.decode(errors="replace") for name, value in raw.items() if name != b"element"
+            }
             yield DeadLetter(letter_id.decode(), fields, b"element" in raw)
 
     def replay(self, ids: Sequence[str] | None = None) -> int:
@@ -139,14 +146,21 @@ class Crawls:
         replayed = 0
         scripts = Scripts("exact")
         keys = self._partition.script_keys("-")
-        chosen = list(ids) if ids is not None else [letter.id for letter in self.dead_letters(1_000_000) if letter.replayable]
+        chosen = (
+            list(ids)
+            if ids is not None
+            else [letter.id for letter in self.dead_letters(1_000_000) if letter.replayable]
+        )
         for at in range(0, len(chosen), 64):
             replayed += int(run_now(self._client, Call(scripts.replay, keys, chosen[at : at + 64])))
         return replayed
 
-    def keys(self) -> Iterator[bytes]:
+    def own_keys(self) -> Iterator[bytes]:
         """Every key of the crawl, intake included and start URLs not."""
-        for pattern in (_literal(self._partition.prefix) + "*", _literal(f"trawlnet:{{{self._intake.start}}}:") + "*"):
+        for pattern in (
+            _literal(self._partition.prefix) + "*",
+            _literal(f"trawlnet:{{{self._intake.start}}}:") + "*",
+        ):
             yield from self._client.scan_iter(match=pattern, count=SCAN_BATCH)
 
     def purge(self, *, force: bool = False) -> int:
@@ -158,11 +172,12 @@ class Crawls:
         alive = [worker.name for worker in self.status().workers if worker.alive_seconds > 0]
         if alive and not force:
             raise ClashError(
-                f"{len(alive)} workers are at the crawl {self._crawl!r} ({', '.join(alive[:3])}); stop them first, or purge with --force"
+                f"{len(alive)} workers are at the crawl {self._crawl!r} ({', '.join(alive[:3])}); stop "
+                "them first, or purge with --force"
             )
         removed = 0
         batch: list[bytes] = []
-        for key in self.keys():
+        for key in self.own_keys():
             batch.append(key)
             if len(batch) == SCAN_BATCH:
                 removed += self._client.unlink(*batch)

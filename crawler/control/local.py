@@ -41,8 +41,13 @@ class LocalFleet:
                 command += ["-a", argument]
             environment = {**os.environ, **self.environment}
             # Ctrl-C reaches this process alone, which then asks the workers to stop.
-            process = subprocess.Popen(
-                command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=environment, start_new_session=True
+            process = subprocess.Popen(  # noqa: S603 - this interpreter, and arguments of whoever runs it
+                command,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                env=environment,
+                start_new_session=True,
             )
             self.processes.append(process)
 

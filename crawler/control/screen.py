@@ -33,11 +33,19 @@ def status_panel(status: CrawlStatus) -> RenderableType:
         parts.append(Text(f"seen filter: bloom, wrong for {status.false_positive_rate:.1e} of new URLs", style="dim"))
     if status.workers:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-        for title, justify in (("worker", "left"), ("pages", "right"), ("items", "right"), ("held", "right"), ("heartbeat", "left")):
+        for title, justify in (
+            ("worker", "left"),
+            ("pages", "right"),
+            ("items", "right"),
+            ("held", "right"),
+            ("heartbeat", "left"),
+        ):
             table.add_column(title, justify=justify, no_wrap=True)  # type: ignore[arg-type]
         for worker in status.workers[:SHOWN_WORKERS]:
             alive = "alive" if worker.alive_seconds > 0 else "[red]lapsed[/red]"
-            table.add_row(worker.name[-NAME_WIDTH:], f"{worker.pages:,}", f"{worker.items:,}", f"{worker.held:,}", alive)
+            table.add_row(
+                worker.name[-NAME_WIDTH:], f"{worker.pages:,}", f"{worker.items:,}", f"{worker.held:,}", alive
+            )
         parts.append(table)
         if len(status.workers) > SHOWN_WORKERS:
             parts.append(Text(f"and {len(status.workers) - SHOWN_WORKERS} more", style="dim"))
@@ -95,5 +103,10 @@ def dead_table(letters: Sequence[DeadLetter]) -> RenderableType:
         table.add_column(title, overflow="fold")
     for letter in letters:
         fields = letter.fields
-        table.add_row(letter.id, fields.get("class", ""), fields.get("url", fields.get("host", "")), fields.get("reason", ""))
+        table.add_row(
+            letter.id,
+            fields.get("class", ""),
+            fields.get("url", fields.get("host", "")),
+            fields.get("reason", ""),
+        )
     return table

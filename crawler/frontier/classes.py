@@ -71,9 +71,7 @@ def _look_up(path: str) -> object:
 
 def _build_named_tuple(cls: Any, parts: list[Any]) -> object:
     if len(parts) != len(cls._fields):
-        raise WireError(
-            f"got {len(parts)} fields for {cls!r}, which has {len(cls._fields)}; deploy one version"
-        )
+        raise WireError(f"got {len(parts)} fields for {cls!r}, which has {len(cls._fields)}; deploy one version")
     return tuple.__new__(cls, parts)
 
 
@@ -111,9 +109,7 @@ def _build_object(cls: type, parts: dict[str, Any]) -> object:
     value: object = object.__new__(cls)
     for name, field in parts.items():
         if name not in names:
-            raise WireError(
-                f"got field {name!r} for {cls!r}, which has {', '.join(names)}; deploy one version"
-            )
+            raise WireError(f"got field {name!r} for {cls!r}, which has {', '.join(names)}; deploy one version")
         object.__setattr__(value, name, field)
     return value
 

@@ -20,7 +20,8 @@ class NewTry:
 class Lease:
     """One claimed entry. It ends when Scrapy has none of its requests, its records are durable and its links are in.
 
-    ``through``: Scrapy has nothing of it any more; ``ended``: it may settle. ``requests`` holds the request that was claimed and those that redirects made of it. ``links`` are kept until the lease is
+    ``through``: Scrapy has nothing of it any more; ``ended``: it may settle. ``requests`` holds the request
+    that was claimed and those that redirects made of it. ``links`` are kept until the lease is
     settled, to be put again should Redis lose its last writes.
     """
 

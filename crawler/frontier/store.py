@@ -8,10 +8,12 @@ from typing import Any
 
 import msgpack
 
+from crawler.config import Config
 from crawler.errors import ClashError, StaleSession
 from crawler.redisdb.keys import SCHEMA, Partition
 from crawler.redisdb.scripts import Call, Script, read_script
 
+REAPED_AT_ONCE = 256
 _LUA = files("crawler.frontier") / "lua"
 
 Letter = dict[str, str]
@@ -20,7 +22,9 @@ Letter = dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """One entry to put. ``seen`` is the key that the filter tests; with an ``instance`` it is only recorded (lib/put.lua)."""
+    """One entry to put. ``seen`` is the key that the filter tests; with an ``instance`` it is only recorded
+    (lib/put.lua).
+    """
 
     host: str
     band: int
@@ -111,7 +115,9 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A joined crawl: its generation, that of the seen filter, who runs the start requests, and if this call opened it."""
+    """A joined crawl: its generation, that of the seen filter, who runs the start requests, and if this call
+    opened it.
+    """
 
     generation: int
     seen_generation: int
@@ -126,6 +132,11 @@ class SeenSpec:
     kind: str = "bloom"
     error_rate: float = 1e-4
     capacity: int = 0
+
+    @classmethod
+    def of(cls, config: Config) -> "SeenSpec":
+        """The filter that the settings ask for."""
+        return cls(config["CRAWLER_SEEN"], config["CRAWLER_SEEN_ERROR_RATE"], config["CRAWLER_SEEN_CAPACITY"])
 
     def key(self, digest: bytes) -> bytes:
         """The form in which the filter takes a 16-byte digest."""
@@ -193,7 +204,8 @@ class Session:
         if status == b"clash":
             name, theirs, mine = (part.decode(errors="replace") for part in rest)
             raise ClashError(
-                f"the crawl {self.partition.crawl!r} in Redis has {name} {theirs!r}, this process has {mine!r}; set CRAWLER_CRAWL to "
+                f"the crawl {self.partition.crawl!r} in Redis has {name} {theirs!r}, this process has "
+                f"{mine!r}; set CRAWLER_CRAWL to "
                 f"another name, or remove the old crawl with: trawlnet purge {self.partition.crawl}"
             )
         generation, seen, start, fresh = rest
@@ -243,13 +255,14 @@ class Session:
         status, *rest = msgpack.unpackb(reply, raw=True)
         if status != b"ok":
             raise StaleSession(f"the session of worker {self.worker} is not valid any more: {rest[0].decode()}")
-        return rest
+        return list(rest)
 
     def read_claimed(self, reply: bytes) -> tuple[list[Claimed], Fleet]:
         """Reads the reply of ``claim``."""
         taken, fleet = self.read(reply)
         return [
-            Claimed(lease.decode(), host.decode(), element[0], element[1], element[2:]) for lease, host, element in taken
+            Claimed(lease.decode(), host.decode(), element[0], element[1], element[2:])
+            for lease, host, element in taken
         ], read_fleet(fleet)
 
     def beat(self, lapse_ms: int, lease_ms: int, report: dict[str, Any], leases: Sequence[str]) -> Call:
@@ -257,9 +270,9 @@ class Session:
         args = [self.worker, self.token, lapse_ms, lease_ms, msgpack.packb(report), *leases]
         return Call(self.scripts.beat, self.keys, args)
 
-    def reap(self, tick_ms: int, lapse_ms: int, limit: int, deaths_max: int) -> Call:
+    def reap(self, tick_ms: int, lapse_ms: int, deaths_max: int) -> Call:
         """Gives back what dead workers hold."""
-        return Call(self.scripts.reap, self.keys, [tick_ms, lapse_ms, limit, deaths_max])
+        return Call(self.scripts.reap, self.keys, [tick_ms, lapse_ms, REAPED_AT_ONCE, deaths_max])
 
     def sweep(self) -> Call:
         """Removes some keys of generations that are over."""
@@ -286,5 +299,14 @@ def read_fleet(parts: Sequence[Any]) -> Fleet:
     """Reads what lib/lease.lua's ``fleet`` returns."""
     waiting, delayed, in_flight, suspects, start, phase, idle_ms, due_ms, feeding, feeders = parts
     return Fleet(
-        waiting, delayed, in_flight, suspects, start.decode(), phase.decode(), idle_ms / 1000, max(0, due_ms) / 1000, feeding, feeders
+        waiting,
+        delayed,
+        in_flight,
+        suspects,
+        start.decode(),
+        phase.decode(),
+        idle_ms / 1000,
+        max(0, due_ms) / 1000,
+        feeding,
+        feeders,
     )

@@ -41,7 +41,9 @@ class ClaimOrder:
 
 @dataclass(frozen=True, slots=True)
 class Exchanged:
-    """Answer to an exchange: one '1' or '0' an entry, stale lease ids, and what was claimed if that was asked and went well."""
+    """Answer to an exchange: one '1' or '0' an entry, stale lease ids, and what was claimed if that was asked and
+    went well.
+    """
 
     new: bytes
     stale: Sequence[str]
@@ -66,7 +68,9 @@ class Stream:
         self.round_trips = 0
         self.down_since: float | None = None
 
-    async def open(self, identity: dict[str, str], lapse_ms: int, *, keep_seen: bool = False, feeder: str = "") -> Opened:
+    async def open(
+        self, identity: dict[str, str], lapse_ms: int, *, keep_seen: bool = False, feeder: str = ""
+    ) -> Opened:
         """Joins the crawl, as a new session.
 
         Raises:
@@ -109,7 +113,9 @@ class Stream:
         return Exchanged(new, stale, claimed, fleet)
 
     async def _run(self, calls: Sequence[Call], full_after: int = 0) -> list[Any]:
-        """Answers of the calls in order; those after one that memory refused are left out and their numbers taken back."""
+        """Answers of the calls in order; those after one that memory refused are left out and their numbers taken
+        back.
+        """
         done: list[Any] = []
         delay = FIRST_DELAY_SECONDS
         while True:
@@ -134,7 +140,8 @@ class Stream:
                     raise MemoryFull(f"Redis at {self._target.shown} is full: {error}") from error
             elif not is_passing(error):
                 raise FrontierBroken(
-                    f"Redis at {self._target.shown} refused a batch of crawl {self.session.partition.crawl!r}: {error}; "
+                    f"Redis at {self._target.shown} refused a batch of crawl "
+                    f"{self.session.partition.crawl!r}: {error}; "
                     "check that no other program writes keys of that name, or remove the crawl with trawlnet purge"
                 ) from error
             self._failed(error)
@@ -144,11 +151,19 @@ class Stream:
     def _failed(self, error: BaseException) -> None:
         if self.down_since is None:
             self.down_since = asyncio.get_running_loop().time()
-            log.warning("Redis at %s does not take batches (%s); they are kept and sent again", self._target.shown, error)
+            log.warning(
+                "Redis at %s does not take batches (%s); they are kept and sent again",
+                self._target.shown,
+                error,
+            )
 
     def _recovered(self) -> None:
         if self.down_since is not None:
-            log.info("Redis at %s answers again after %.1f s", self._target.shown, asyncio.get_running_loop().time() - self.down_since)
+            log.info(
+                "Redis at %s answers again after %.1f s",
+                self._target.shown,
+                asyncio.get_running_loop().time() - self.down_since,
+            )
             self.down_since = None
 
 

@@ -112,9 +112,7 @@ def _packb(value: object) -> bytes:
 
 
 def _unpackb(body: bytes, nested: int) -> Any:
-    return msgpack.unpackb(
-        body, ext_hook=_HOOKS[nested], strict_map_key=False, unicode_errors="surrogatepass"
-    )
+    return msgpack.unpackb(body, ext_hook=_HOOKS[nested], strict_map_key=False, unicode_errors="surrogatepass")
 
 
 def _bounded(body: bytes) -> bytes:
@@ -221,9 +219,7 @@ _FORMS: Final[dict[type, _Form]] = {
         7, lambda v: [v.isoformat(), v.fold], lambda p: dt.datetime.fromisoformat(p[0]).replace(fold=p[1])
     ),
     dt.date: _Form(8, dt.date.isoformat, dt.date.fromisoformat),
-    dt.time: _Form(
-        9, lambda v: [v.isoformat(), v.fold], lambda p: dt.time.fromisoformat(p[0]).replace(fold=p[1])
-    ),
+    dt.time: _Form(9, lambda v: [v.isoformat(), v.fold], lambda p: dt.time.fromisoformat(p[0]).replace(fold=p[1])),
     dt.timedelta: _Form(10, lambda v: [v.days, v.seconds, v.microseconds], lambda p: dt.timedelta(*p)),
     uuid.UUID: _Form(11, lambda v: v.bytes, lambda p: uuid.UUID(bytes=p)),
     OrderedDict: _Form(12, lambda v: list(v.items()), OrderedDict),

@@ -28,7 +28,9 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One item. ``key`` is hex and the same for the same item; ``data`` is JSON-able; ``stored_at`` in epoch seconds."""
+    """One item. ``key`` is hex and the same for the same item; ``data`` is JSON-able; ``stored_at`` in epoch
+    seconds.
+    """
 
     key: str
     crawl: str
@@ -48,7 +50,8 @@ def record_of(item: Any, source: Source, *, key_field: str = "", stored_at: floa
     Args:
         item: the item.
         source: where it was found.
-        key_field: field that identifies the item across pages; empty: it is identified by page and position. The item class's
+        key_field: field that identifies the item across pages; empty: it is identified by page and position.
+            The item class's
             own ``key_field`` attribute goes first.
         stored_at: epoch seconds.
 
@@ -56,7 +59,9 @@ def record_of(item: Any, source: Source, *, key_field: str = "", stored_at: floa
         RecordRefused: it is no item, lacks its key field, or holds a value that cannot be kept; names which.
     """
     if not ItemAdapter.is_item(item):
-        raise RecordRefused(f"a {type(item).__name__} is no item; yield a dict, Item, dataclass, attrs or pydantic object")
+        raise RecordRefused(
+            f"a {type(item).__name__} is no item; yield a dict, Item, dataclass, attrs or pydantic object"
+        )
     adapter = ItemAdapter(item)
     kind = type(item).__name__
     data = {str(name): jsonable(value, str(name)) for name, value in adapter.items()}
@@ -64,10 +69,21 @@ def record_of(item: Any, source: Source, *, key_field: str = "", stored_at: floa
     if field:
         value = adapter.get(field)
         if value is None:
-            raise RecordRefused(f"a {kind} lacks its key field {field!r}; fill it in, or change CRAWLER_STORAGE_KEY_FIELD")
+            raise RecordRefused(
+                f"a {kind} lacks its key field {field!r}; fill it in, or change CRAWLER_STORAGE_KEY_FIELD"
+            )
         key = declared_key(source.spider, kind, value)
     else:
         key = item_key(source.spider, source.page, source.position)
     return Record(
-        key, source.crawl, source.spider, source.page, source.fetch, source.position, source.url, kind, data, stored_at
+        key,
+        source.crawl,
+        source.spider,
+        source.page,
+        source.fetch,
+        source.position,
+        source.url,
+        kind,
+        data,
+        stored_at,
     )

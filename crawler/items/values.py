@@ -48,7 +48,10 @@ def _tagged(kind: str, content: Any) -> dict[str, Any]:
 
 def _mapping(value: Mapping[Any, Any], path: str, depth: int) -> dict[str, Any]:
     if TAG in value or not all(isinstance(key, str) for key in value):
-        pairs = [[jsonable(key, f"{path} (a key)", depth + 1), jsonable(held, f"{path}[{key!r}]", depth + 1)] for key, held in value.items()]
+        pairs = [
+            [jsonable(key, f"{path} (a key)", depth + 1), jsonable(held, f"{path}[{key!r}]", depth + 1)]
+            for key, held in value.items()
+        ]
         return _tagged("dict", pairs)
     return {key: jsonable(held, f"{path}.{key}", depth + 1) for key, held in value.items()}
 

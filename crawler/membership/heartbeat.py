@@ -1,4 +1,6 @@
-"""Keeps a worker alive in Redis from a thread of its own, so that a blocking callback costs no lease; and hears wake-ups."""
+"""Keeps a worker alive in Redis from a thread of its own, so that a blocking callback costs no lease; and hears
+wake-ups.
+"""
 
 import logging
 import threading
@@ -12,6 +14,7 @@ from redis.connection import AbstractConnection
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from crawler.clock import Monotonic
+from crawler.config import Config
 from crawler.redisdb.connect import RedisTarget
 from crawler.redisdb.scripts import Call
 
@@ -26,6 +29,13 @@ class Rhythm:
     lapse_seconds: float = 11.0
     reap_seconds: float = 2.5
     lease_seconds: float = 60.0
+
+    @classmethod
+    def of(cls, config: Config) -> "Rhythm":
+        """The times that the settings ask for; reaping is looked at twice a heartbeat."""
+        beat = config["CRAWLER_MEMBERSHIP_BEAT_SECONDS"]
+        lapse, lease = config["CRAWLER_MEMBERSHIP_LAPSE_SECONDS"], config["CRAWLER_FRONTIER_LEASE_SECONDS"]
+        return cls(beat, lapse, beat / 2, lease)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +93,9 @@ class Heartbeat(threading.Thread):
         """Beats until stopped; a lost connection is made again with growing delays."""
         delay = 0.1
         while not self._stopped.is_set():
-            client = self._target.client(protocol=3, socket_timeout=max(2.0, self._rhythm.beat_seconds), max_connections=1)
+            client = self._target.client(
+                protocol=3, socket_timeout=max(2.0, self._rhythm.beat_seconds), max_connections=1
+            )
             try:
                 connection = client.connection_pool.get_connection()
                 self._watch(connection)
@@ -100,7 +112,8 @@ class Heartbeat(threading.Thread):
                 client.close()
 
     def _watch(self, connection: AbstractConnection) -> None:
-        # redis-py has no public way to hear invalidations on a connection that also runs commands (checked on 6.4 and 8.1).
+        # redis-py has no public way to hear invalidations on a connection that also runs commands (checked on 6.4
+        # and 8.1).
         connection._parser.set_invalidation_push_handler(self._hear)
         prefixes = [part for key in self._watched for part in ("PREFIX", key)]
         connection.send_command("CLIENT", "TRACKING", "ON", "BCAST", *prefixes)

@@ -15,11 +15,15 @@ from redis.backoff import NoBackoff
 from redis.exceptions import (
     AuthenticationError,
     BusyLoadingError,
-    ConnectionError as RedisConnectionError,
     OutOfMemoryError,
     ReadOnlyError,
     RedisError,
     ResponseError,
+)
+from redis.exceptions import (
+    ConnectionError as RedisConnectionError,
+)
+from redis.exceptions import (
     TimeoutError as RedisTimeoutError,
 )
 from redis.retry import Retry
@@ -79,7 +83,8 @@ class RedisTarget:
 
 
 def target_from(get: Mapping[str, Any]) -> RedisTarget:
-    """Reads REDIS_URL (beats the rest), REDIS_HOST, REDIS_PORT, REDIS_DB, REDIS_PARAMS, REDIS_ENCODING as scrapy-redis does.
+    """Reads REDIS_URL (beats the rest), REDIS_HOST, REDIS_PORT, REDIS_DB, REDIS_PARAMS, REDIS_ENCODING as
+    scrapy-redis does.
 
     Raises:
         ConfigError: for an address that is none.
@@ -111,7 +116,10 @@ def is_passing(error: BaseException) -> bool:
     """Whether the same call may succeed later: the connection failed, or the server cannot take it just now."""
     if isinstance(error, AuthenticationError):
         return False
-    if isinstance(error, (RedisConnectionError, RedisTimeoutError, BusyLoadingError, ReadOnlyError, OutOfMemoryError, OSError)):
+    if isinstance(
+        error,
+        (RedisConnectionError, RedisTimeoutError, BusyLoadingError, ReadOnlyError, OutOfMemoryError, OSError),
+    ):
         return True
     return isinstance(error, ResponseError) and bool(PASSING.search(str(error)))
 
@@ -138,12 +146,15 @@ async def wait_until_ready(client: AsyncRedis, target: RedisTarget, wait_seconds
         await asyncio.sleep(min(0.25, max(0.01, deadline - loop.time())))
     version = str(info.get("redis_version", "0.0"))
     if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_SERVER:
-        raise ServerUnfit(f"the server at {target.shown} is Redis {version}; Trawlnet needs Redis 6.2 or newer, or Valkey")
+        raise ServerUnfit(
+            f"the server at {target.shown} is Redis {version}; Trawlnet needs Redis 6.2 or newer, or Valkey"
+        )
     memory: dict[str, Any] = await client.info("memory")
     policy = str(memory.get("maxmemory_policy", "noeviction"))
     if policy != "noeviction":
         return [
-            f"the server at {target.shown} has maxmemory-policy {policy!r}: under memory pressure it deletes queued URLs; "
+            f"the server at {target.shown} has maxmemory-policy {policy!r}: under memory pressure it "
+            "deletes queued URLs; "
             "set maxmemory-policy noeviction"
         ]
     return []

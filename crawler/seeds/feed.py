@@ -1,9 +1,12 @@
-"""Feeds start URLs from Redis into the frontier as they come, with back-pressure; nothing is taken out before it is in."""
+"""Feeds start URLs from Redis into the frontier as they come, with back-pressure; nothing is taken out before it
+is in.
+"""
 
 import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from crawler.clock import Monotonic, monotonic
@@ -98,9 +101,14 @@ class SeedFeed:
                     continue
                 future: asyncio.Future[None] = loop.create_future()
                 into.append(future)
-                self._frontier.offer(made, None, lambda _, future=future: future.done() or future.set_result(None))
+                self._frontier.offer(made, None, partial(_arrived, future))
         if into:
             await asyncio.wait(into)
         self.read += len(seeds)
         await self._stream.ask(self._scripts.taken([seed_id for seed_id, _ in seeds]))
         self.outstanding = max(0, self.outstanding - len(seeds))
+
+
+def _arrived(future: "asyncio.Future[None]", new: bool) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -83,12 +83,10 @@ def _json_object(text: str) -> dict[str, Any]:
     try:
         content = json.loads(text)
     except json.JSONDecodeError as error:
-        raise BadSeed(
-            f"the seed {_shown(text)} is not JSON ({error}); correct it or push a plain URL"
-        ) from error
+        raise BadSeed(f"the seed {_shown(text)} is not JSON ({error}); correct it or push a plain URL") from error
     except (ValueError, RecursionError) as error:
         raise BadSeed(f"the seed {_shown(text)} is JSON out of bounds ({error}); simplify it") from error
-    assert isinstance(content, dict)  # noqa: S101  # the text starts with a brace
+    assert isinstance(content, dict)  # the text starts with a brace
     return content
 
 
@@ -188,13 +186,9 @@ def _cookies(value: object) -> dict[str, Any] | list[dict[str, Any]]:
             if not isinstance(content, _SCALAR):
                 raise _bad("cookies", content, "values that are strings, numbers or booleans")
         return value
-    if isinstance(value, list) and all(
-        isinstance(one, dict) and {"name", "value"} <= one.keys() for one in value
-    ):
+    if isinstance(value, list) and all(isinstance(one, dict) and {"name", "value"} <= one.keys() for one in value):
         return value
-    raise _bad(
-        "cookies", value, 'an object of names and values, or a list of objects with "name" and "value"'
-    )
+    raise _bad("cookies", value, 'an object of names and values, or a list of objects with "name" and "value"')
 
 
 def _priority(value: object) -> int:

@@ -75,5 +75,3 @@ def _open(name: str) -> IO[bytes]:
     request = urllib.request.Request(name, headers={"User-Agent": f"trawlnet/{__version__}"})  # noqa: S310 - only http and https reach this line
     opened: IO[bytes] = urllib.request.urlopen(request, timeout=FETCH_SECONDS)  # noqa: S310 - as above
     return opened
-
-

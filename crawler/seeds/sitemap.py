@@ -66,9 +66,7 @@ class SitemapReader:
     def _may_follow(self, location: str, depth: int, known: int) -> bool:
         limits = self._limits
         if urlsplit(location).scheme not in ("http", "https"):
-            self._refuse(
-                BadSeed(f"the sitemap {location!r:.200} is not on the web; name it itself if you trust it")
-            )
+            self._refuse(BadSeed(f"the sitemap {location!r:.200} is not on the web; name it itself if you trust it"))
         elif depth >= limits.depth:
             self._refuse(BadSeed(f"the sitemap {location!r:.200} is {depth} indexes deep; name it itself"))
         elif known >= limits.sitemaps:
@@ -86,9 +84,7 @@ class SitemapReader:
                     yield kind, location
         except (OSError, EOFError, zlib.error, etree.XMLSyntaxError, BadSeed) as error:
             reason = f"{error}" or type(error).__name__
-            self._refuse(
-                BadSeed(f"the sitemap {sitemap} ends after {count} locations: {reason}; repair or split it")
-            )
+            self._refuse(BadSeed(f"the sitemap {sitemap} ends after {count} locations: {reason}; repair or split it"))
 
     def _parsed(self, sitemap: str, fetched: IO[bytes]) -> Iterator[tuple[str, str]]:
         bounded = _Bounded(uncompressed(fetched), self._limits.bytes_each)

@@ -40,9 +40,7 @@ def seeds_in_stream(stream: IO[bytes], name: str = "standard input") -> Iterator
             if seed and not seed.startswith(b"#"):
                 yield number, seed
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise BadSeed(
-            f"{name} is damaged after line {number} ({error}); fetch or compress it again"
-        ) from error
+        raise BadSeed(f"{name} is damaged after line {number} ({error}); fetch or compress it again") from error
 
 
 def uncompressed(stream: IO[bytes]) -> IO[bytes]:

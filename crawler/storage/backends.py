@@ -36,7 +36,7 @@ def open_storage(target: str, *, writer: str = "reader") -> Storage:
         return cast("Storage", module.storage(target, writer))
     if _CLASS.match(target):
         return cast("Storage", _class(target)(target, writer))
-    shown = scheme.group(1) + ":…" if scheme else target.split("@")[-1]
+    shown = scheme.group(1) + ":…" if scheme else target.rsplit("@", maxsplit=1)[-1]
     raise ConfigError(
         f"CRAWLER_STORAGE is {shown!r}, which names no backend; known are {', '.join(sorted(SCHEMES))} "
         "(as in sqlite:///items.db or jsonlines:items) and paths of classes"
@@ -48,15 +48,21 @@ def _class(path: str) -> Any:
     try:
         return getattr(importlib.import_module(module_name), name)
     except (ImportError, AttributeError) as error:
-        raise ConfigError(f"CRAWLER_STORAGE names the class {path!r}, which cannot be imported ({error}); correct the path") from error
+        raise ConfigError(
+            f"CRAWLER_STORAGE names the class {path!r}, which cannot be imported ({error}); correct the path"
+        ) from error
 
 
 def _ours(name: str) -> ModuleType:
     if ALIAS not in sys.modules:
         folder = Path(crawler.__file__).parent.parent / "pipelines"
-        spec = importlib.util.spec_from_file_location(ALIAS, folder / "__init__.py", submodule_search_locations=[str(folder)])
+        spec = importlib.util.spec_from_file_location(
+            ALIAS, folder / "__init__.py", submodule_search_locations=[str(folder)]
+        )
         if spec is None or spec.loader is None:
-            raise ConfigError(f"the storage backends are not beside the package crawler, in {folder}; install trawlnet anew")
+            raise ConfigError(
+                f"the storage backends are not beside the package crawler, in {folder}; install trawlnet anew"
+            )
         package = importlib.util.module_from_spec(spec)
         sys.modules[ALIAS] = package
         spec.loader.exec_module(package)

@@ -35,7 +35,8 @@ class Storage(Protocol):
         """
 
     def write(self, records: Sequence[Record]) -> list[Refusal]:
-        """Stores records by key and returns when they are durable; of two with one key the one of the later fetch stays.
+        """Stores records by key and returns when they are durable; of two with one key the one of the later fetch
+        stays.
 
         Raises:
             StorageError: nothing or only a part was stored; writing the same again is right.

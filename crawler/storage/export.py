@@ -18,7 +18,8 @@ def export(storage: Storage, out: TextIO, form: str) -> int:
     Args:
         storage: an open storage.
         out: where to; for CSV opened with ``newline=""``.
-        form: ``jsonl`` or ``csv``. CSV has a column for each field that occurs, in alphabetical order, found in a first pass.
+        form: ``jsonl`` or ``csv``. CSV has a column for each field that occurs, in alphabetical order, found in
+            a first pass.
 
     Raises:
         ConfigError: the form is neither.

@@ -1,4 +1,6 @@
-"""Group commit: records of many pages go in one batch, and each learns when it is durable. Never blocks the event loop."""
+"""Group commit: records of many pages go in one batch, and each learns when it is durable. Never blocks the event
+loop.
+"""
 
 import asyncio
 import logging
@@ -110,7 +112,10 @@ class BatchWriter:
                     break
                 await asyncio.sleep(min(left, 0.05))
             while self._pending:
-                batch, self._pending = self._pending[: self._sizes.records], self._pending[self._sizes.records :]
+                batch, self._pending = (
+                    self._pending[: self._sizes.records],
+                    self._pending[self._sizes.records :],
+                )
                 await self._write(batch)
                 if len(self._pending) < self._sizes.records * BATCHES_BEHIND:
                     self._drained.set()
@@ -128,9 +133,14 @@ class BatchWriter:
                     refused[id(refusal.record)] = refusal.reason
             if commits:
                 await self._until_done(lambda: self._storage.commit(commits))
-        except Exception as error:  # noqa: BLE001 - whatever a backend raises, each page must learn of it
+        except Exception as error:
             failure = error if isinstance(error, StorageError) else StorageError(f"{type(error).__name__}: {error}")
-            log.error("storage did not take a batch of %d: %s", len(batch), failure, exc_info=not isinstance(error, StorageError))
+            log.error(
+                "storage did not take a batch of %d: %s",
+                len(batch),
+                failure,
+                exc_info=not isinstance(error, StorageError),
+            )
             for _, future in batch:
                 if not future.done():
                     future.set_exception(failure)
@@ -159,5 +169,3 @@ class BatchWriter:
 
     async def _call(self, act: Callable[..., T], *args: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, act, *args)
-
-
