@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.servers import KINDS, crawl_name, no_foreign_keys, own_server
 
-ON_OLDEST = ("fundamentals", "integration")
+ON_OLDEST = ("unit", "fundamentals", "integration")
 """Folders whose tests run on the oldest supported versions too."""
 
 
