@@ -9,9 +9,7 @@ from settings.base import *
 def _required(name: str, example: str) -> str:
     value = os.environ.get(name, "").strip()
     if not value:
-        sys.exit(
-            f"trawlnet: settings.production needs {name}, and the environment has none; set {name}={example}"
-        )
+        sys.exit(f"trawlnet: settings.production needs {name}, and the environment has none; set {name}={example}")
     return value
 
 

@@ -35,9 +35,7 @@ def binary_of(kind: str) -> Path:
             pytest.skip(str(error))
     path = shutil.which("redis-server")
     if path is None:
-        pytest.skip(
-            "no redis-server on PATH; install Debian's package redis-server, or the like, to test on it too"
-        )
+        pytest.skip("no redis-server on PATH; install Debian's package redis-server, or the like, to test on it too")
     return Path(path)
 
 

@@ -63,16 +63,12 @@ def test_functions_are_short() -> None:
 
 
 def test_names_say_what_is_in_it() -> None:
-    vague = [
-        _shown(path) for path in _sources(*FOLDERS) if VAGUE & {path.stem, *path.relative_to(ROOT).parts}
-    ]
+    vague = [_shown(path) for path in _sources(*FOLDERS) if VAGUE & {path.stem, *path.relative_to(ROOT).parts}]
     assert vague == []
 
 
 def test_no_test_waits_by_sleeping() -> None:
-    tests = [
-        path for path in _sources("tests", endings=(".py",)) if path.stem.startswith(("test_", "conftest"))
-    ]
+    tests = [path for path in _sources("tests", endings=(".py",)) if path.stem.startswith(("test_", "conftest"))]
     waiting = {_shown(path): sleeps(path.read_text("utf-8")) for path in tests}
     assert waiting
     assert {path: lines for path, lines in waiting.items() if lines} == {}
