@@ -8,7 +8,9 @@ NEWSPIDER_MODULE = "spiders"
 
 ADDONS = {"crawler.addon.DistributedCrawl": 100}
 
-REDIS_URL = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379/0")
+# Only where it is set: without it a worker looks on localhost, and trawlnet up starts a server of its own.
+if os.environ.get("REDIS_URL"):
+    REDIS_URL = os.environ["REDIS_URL"]
 
 CRAWLER_STORAGE = "sqlite:///items.db"
 
