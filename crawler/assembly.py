@@ -13,6 +13,7 @@ from redis.asyncio import Redis as AsyncRedis
 from crawler.config import Config
 from crawler.dispatch import Dispatcher, Engine, Options
 from crawler.errors import ClashError
+from crawler.frontier.pace import Slots
 from crawler.frontier.store import Letter, Put, SeenSpec, Session
 from crawler.frontier.stream import Stream
 from crawler.loop import BackgroundTask
@@ -67,9 +68,7 @@ class Worker:
         self._questions = Stream(self.client, spec.target, self.session)
         options = Options(
             identity=spec.identity,
-            concurrency=spec.concurrency,
-            per_host=spec.per_host,
-            lease_seconds=config["CRAWLER_FRONTIER_LEASE_SECONDS"],
+            slots=Slots(spec.concurrency, spec.per_host, config["CRAWLER_FRONTIER_LEASE_SECONDS"]),
             lease_max_seconds=config["CRAWLER_FRONTIER_LEASE_MAX_SECONDS"],
             lapse_seconds=config["CRAWLER_MEMBERSHIP_LAPSE_SECONDS"],
             keep_seen=config["CRAWLER_SEEN_KEEP"],

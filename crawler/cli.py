@@ -35,9 +35,9 @@ EXIT_ERROR, EXIT_USAGE, EXIT_UNREACHABLE, EXIT_STOPPED = 1, 2, 3, 4
 LINE_SECONDS = 5.0
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-dead_LINE_SECONDS = 5.0
-
-app = typer.Typer(no_args_is_help=True, help="Dead letters: URLs and seeds that finally failed, each with its reason.")
+dead_app = typer.Typer(
+    no_args_is_help=True, help="Dead letters: URLs and seeds that finally failed, each with its reason."
+)
 app.add_typer(dead_app, name="dead")
 console = Console()
 errors = Console(stderr=True)

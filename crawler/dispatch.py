@@ -12,6 +12,8 @@ from typing import Protocol
 from crawler.clock import Monotonic, monotonic
 from crawler.errors import StaleSession, UnknownCallback, WireError
 from crawler.frontier.held import Lease
+from crawler.frontier.outbox import BATCH_ENTRIES, Outbox, Outgoing, Parcel
+from crawler.frontier.pace import Pace, Slots
 from crawler.frontier.store import Claimed, Fleet, Letter, Plan, Put, Retry
 from crawler.frontier.stream import ClaimOrder, Exchanged, MemoryFull, Stream
 
@@ -22,14 +24,8 @@ current_lease: ContextVar[Lease | None] = ContextVar("current_lease", default=No
 Deferreds.
 """
 
-BATCH_ENTRIES = 128
-BATCH_BYTES = 1_000_000
 GATHER_SECONDS = 0.005
-RATE_SECONDS = 0.5
-TAIL_SECONDS = 5.0
-"""Writes that Redis may still lose are no older; with ``appendfsync everysec`` it is about two seconds."""
-HELD_FOR_EACH_SLOT = 8
-"""Leases held for each concurrent request, at most: when storage is slow, claims stop and not memory."""
+FULL_LOOK_SECONDS = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +58,7 @@ class Options:
     """Sizes and times of the dispatcher."""
 
     identity: dict[str, str]
-    concurrency: int = 16
-    per_host: int = 8
-    lease_seconds: float = 60.0
+    slots: Slots
     lease_max_seconds: float = 3600.0
     lapse_seconds: float = 11.0
     tick_seconds: float = 0.05
@@ -75,55 +69,44 @@ class Options:
 
 
 @dataclass(slots=True)
-class _Outgoing:
-    """An entry on its way; ``answered`` is told whether it was new."""
-
-    put: Put
-    lease: Lease | None
-    answered: Callable[[bool], None] | None = None
-
-
-@dataclass(slots=True)
 class _Batch:
     """What one exchange carries, so that it can be taken back."""
 
-    outgoing: list[_Outgoing] = field(default_factory=list)
+    parcel: Parcel = field(default_factory=Parcel)
     plan: Plan = field(default_factory=Plan)
-    leases: dict[str, Lease] = field(default_factory=dict)
-    letters: list[Letter] = field(default_factory=list)
+    leases: list[str] = field(default_factory=list)
 
 
 class Dispatcher:
-    """One worker's side of the frontier. Everything but ``tick`` and ``leave`` only touches memory."""
+    """One worker's side of the frontier. Everything but ``run``, ``tick`` and ``give_back`` only touches memory.
+
+    Three hooks are the owner's to set: ``reset`` is called when Redis may have lost what was sent, ``through`` when
+    Scrapy has
+    nothing of a lease any more and before it settles, ``look_seconds`` tells how often to look while idle.
+    """
 
     def __init__(self, stream: Stream, engine: Engine, options: Options, clock: Monotonic = monotonic) -> None:
         self._stream = stream
         self._engine = engine
         self._options = options
         self._clock = clock
+        self._pace = Pace(options.slots, clock)
+        self._outbox = Outbox(clock)
         self._ready: deque[tuple[Lease, Hashable]] = deque()
         self._held: dict[str, Lease] = {}
-        self._outbox: deque[_Outgoing] = deque()
-        self._recent: deque[tuple[float, Put]] = deque()
-        self._letters: list[Letter] = []
         self._ended_since: float | None = None
         self._memory_full = False
-        self._starts_a_second = 0.0
-        self._started = 0
-        self._rated_at = clock()
+        self._doubtful = False
         self._look_at = 0.0
-        self.wanted = asyncio.Event()
-        self.fleet = Fleet()
+        self._turn = asyncio.Lock()
         self._fleet_at = clock()
+        self.fleet = Fleet()
+        self.wanted = asyncio.Event()
         self.claiming = True
         self.pages = 0
-        self.parentless = 0
-        self.finished = False
         self.reset: Callable[[], None] = lambda: None
         self.through: Callable[[Lease], None] = lambda lease: None
-        self._doubtful = False
         self.look_seconds: Callable[[], float] = lambda: 1.0
-        self._turn = asyncio.Lock()
 
     # From the scheduler, on the event loop.
 
@@ -137,17 +120,12 @@ class Dispatcher:
         if lease.started:
             lease.testing -= 1
         lease.started = True
-        self._started += 1
+        self._pace.started()
         return lease, request
 
     def offer(self, put: Put, lease: Lease | None, answered: Callable[[bool], None] | None = None) -> None:
         """Takes an entry to put; ``answered`` is called once it is in, with whether it was new."""
-        if lease is not None:
-            lease.links.append(put)
-            lease.unsent += 1
-        else:
-            self.parentless += 1
-        self._outbox.append(_Outgoing(put, lease, answered))
+        self._outbox.add(Outgoing(put, lease, answered))
         if len(self._outbox) >= BATCH_ENTRIES or lease is None:
             self.wanted.set()
 
@@ -160,7 +138,7 @@ class Dispatcher:
 
     def bury(self, letter: Letter) -> None:
         """Takes a dead letter of something that never was a lease."""
-        self._letters.append(letter)
+        self._outbox.bury(letter)
         self.wanted.set()
 
     @property
@@ -171,7 +149,12 @@ class Dispatcher:
     @property
     def busy(self) -> bool:
         """Whether this worker itself has anything left to do."""
-        return bool(self._held or self._outbox or self._letters)
+        return bool(self._held or self._outbox)
+
+    @property
+    def parentless(self) -> int:
+        """Entries of no lease (start requests, seeds) that are not in the frontier yet."""
+        return self._outbox.parentless
 
     @property
     def queued(self) -> int:
@@ -238,17 +221,18 @@ class Dispatcher:
             # The last of what was held: see at once what the fleet has left.
             self._look_at = 0.0
         claim = self._order()
-        if not batch.outgoing and not batch.plan and claim is None:
+        entries = [outgoing.put for outgoing in batch.parcel.outgoing]
+        if not entries and not batch.plan and claim is None:
             return
         try:
-            answer = await self._stream.exchange([out.put for out in batch.outgoing], batch.plan, claim)
+            answer = await self._stream.exchange(entries, batch.plan, claim)
         except MemoryFull:
-            self._take_back(batch)
+            self._outbox.take_back(batch.parcel)
             self._memory_full = True
-            self._look_at = self._clock() + 0.25
+            self._look_at = self._clock() + FULL_LOOK_SECONDS
             return
         except StaleSession as error:
-            self._take_back(batch)
+            self._outbox.take_back(batch.parcel)
             await self._reopen(error)
             return
         self._memory_full = False
@@ -261,16 +245,7 @@ class Dispatcher:
         options = self._options
         await self._stream.open(options.identity, int(options.lapse_seconds * 1000), keep_seen=options.keep_seen)
         self.reset()
-        known = {id(out.put) for out in self._outbox}
-        for lease in self._held.values():
-            for put in lease.links:
-                if id(put) not in known:
-                    self._outbox.append(_Outgoing(put, lease))
-                    lease.unsent += 1
-        for _, put in self._recent:
-            if id(put) not in known:
-                self._outbox.append(_Outgoing(put, None))
-                self.parentless += 1
+        self._outbox.put_again(self._held.values())
         self.wake()
 
     def _mark_ended(self) -> None:
@@ -297,16 +272,11 @@ class Dispatcher:
 
     def _gather(self) -> _Batch:
         batch = _Batch()
-        if not self._memory_full or not any(lease.ended and not lease.unsent for lease in self._held.values()):
-            size = 0
-            while self._outbox and len(batch.outgoing) < BATCH_ENTRIES and size < BATCH_BYTES:
-                out = self._outbox.popleft()
-                size += len(out.put.body)
-                batch.outgoing.append(out)
-                if out.lease is not None:
-                    out.lease.batched += 1
-            batch.letters, self._letters = self._letters, []
-        batch.plan.letters.extend(batch.letters)
+        # A full server takes settles that only free memory: those go first, and alone.
+        frees_memory = self._memory_full and any(lease.ended and not lease.unsent for lease in self._held.values())
+        if not frees_memory:
+            batch.parcel = self._outbox.take()
+        batch.plan.letters.extend(batch.parcel.letters)
         if self._should_settle(batch):
             for lease in self._held.values():
                 if lease.ended and lease.unsent == lease.batched and not lease.open:
@@ -317,10 +287,10 @@ class Dispatcher:
         if self._ended_since is None:
             return False
         aged = self._clock() - self._ended_since >= self._options.settle_seconds
-        return aged or bool(batch.outgoing) or not self._ready or not self.claiming
+        return aged or bool(batch.parcel.outgoing) or not self._ready or not self.claiming
 
     def _plan(self, lease: Lease, batch: _Batch) -> None:
-        batch.leases[lease.id] = lease
+        batch.leases.append(lease.id)
         plan = batch.plan
         if lease.fault is not None:
             plan.dead.append((lease.id, {**lease.fault, "worker": self._options.worker}))
@@ -332,27 +302,8 @@ class Dispatcher:
         for name, amount in lease.tallies.items():
             plan.tallies[name] = plan.tallies.get(name, 0) + amount
 
-    def _take_back(self, batch: _Batch) -> None:
-        for out in reversed(batch.outgoing):
-            self._outbox.appendleft(out)
-            if out.lease is not None:
-                out.lease.batched -= 1
-        self._letters = batch.letters + self._letters
-
     def _confirm(self, batch: _Batch, answer: Exchanged) -> None:
-        now = self._clock()
-        for at, out in enumerate(batch.outgoing):
-            if out.lease is not None:
-                out.lease.unsent -= 1
-                out.lease.batched -= 1
-            else:
-                self._recent.append((now, out.put))
-                self.parentless -= 1
-            if out.answered is not None:
-                out.answered(answer.new[at : at + 1] == b"1")
-        # What no lease stands for is kept as long as Redis may lose its last writes.
-        while self._recent and now - self._recent[0][0] > TAIL_SECONDS:
-            self._recent.popleft()
+        self._outbox.confirm(batch.parcel, answer.new)
         for lease_id in batch.leases:
             self._held.pop(lease_id, None)
         self.pages += len(batch.leases)
@@ -362,39 +313,20 @@ class Dispatcher:
             self._ended_since = None
 
     def _order(self) -> ClaimOrder | None:
-        now = self._clock()
-        self._rate(now)
         if self._doubtful:
             self._doubtful = False
             return ClaimOrder(0, 0, 0, {})
-        if not self.claiming or now < self._look_at:
+        if not self.claiming or self._clock() < self._look_at:
             return None
-        spare = self._options.concurrency // 2 or 1
-        ahead = max(1, min(self._options.concurrency, round(self._starts_a_second * 0.3)))
-        rooms: dict[str, int] = {}
-        downloading = 0
-        limit = self._options.per_host + ahead
-        for lease in self._held.values():
-            if lease.started and not any(self._engine.is_downloading(request) for request in lease.requests):
-                continue
-            downloading += lease.started
-            rooms[lease.host] = rooms.get(lease.host, limit) - 1
-        want = self._options.concurrency + ahead - downloading - len(self._ready)
-        want = min(want, HELD_FOR_EACH_SLOT * self._options.concurrency - len(self._held))
-        if want <= 0 or (self._ready and want < spare):
-            return None
-        return ClaimOrder(want, int(self._options.lease_seconds * 1000), limit, rooms)
+        return self._pace.order(self._held.values(), len(self._ready), self._is_downloading)
 
-    def _rate(self, now: float) -> None:
-        if now - self._rated_at >= RATE_SECONDS:
-            rate = self._started / (now - self._rated_at)
-            self._starts_a_second += 0.5 * (rate - self._starts_a_second)
-            self._started, self._rated_at = 0, now
+    def _is_downloading(self, lease: Lease) -> bool:
+        return any(self._engine.is_downloading(request) for request in lease.requests)
 
     def _receive(self, claim: ClaimOrder, answer: Exchanged) -> None:
         now = self._clock()
         if answer.fleet is None:
-            self._look_at = now + 0.25
+            self._look_at = now + FULL_LOOK_SECONDS
             return
         self.fleet = answer.fleet
         self._fleet_at = now
@@ -442,7 +374,7 @@ class Dispatcher:
     def closing_tick_needed(self) -> bool:
         """Whether another exchange would put or settle something."""
         self._mark_ended()
-        return bool(self._outbox or self._letters or any(lease.ended for lease in self._held.values()))
+        return bool(self._outbox or any(lease.ended for lease in self._held.values()))
 
     def release_unstarted(self) -> list[str]:
         """Takes what was not handed over out of the queue; returns its lease ids for ``give_back``."""

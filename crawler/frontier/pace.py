@@ -1,0 +1,71 @@
+"""How much a worker claims: what it can start soon, and no more, so that none sits on the work of others."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from crawler.clock import Monotonic
+from crawler.frontier.held import Lease
+from crawler.frontier.stream import ClaimOrder
+
+RATE_SECONDS = 0.5
+AHEAD_SECONDS = 0.3
+"""Work claimed ahead lasts about so long at the pace of the last seconds; far more than a round trip."""
+HELD_FOR_EACH_SLOT = 8
+"""Leases held for each concurrent request, at most: when storage is slow, claims stop and not memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """Concurrent requests of a worker, and of it on one host."""
+
+    concurrency: int = 16
+    per_host: int = 8
+    lease_seconds: float = 60.0
+
+
+class Pace:
+    """Counts starts, and makes the order of a claim."""
+
+    def __init__(self, slots: Slots, clock: Monotonic) -> None:
+        self._slots = slots
+        self._clock = clock
+        self._rate = 0.0
+        self._started = 0
+        self._rated_at = clock()
+
+    def started(self) -> None:
+        """Counts a request that was handed over."""
+        self._started += 1
+
+    def order(self, held: Iterable[Lease], ready: int, is_downloading: Callable[[Lease], bool]) -> ClaimOrder | None:
+        """What to claim now; None while enough is at hand.
+
+        Args:
+            held: all leases held.
+            ready: how many requests wait to be handed over.
+            is_downloading: whether a lease that was handed over still takes a download slot.
+        """
+        self._measure()
+        slots = self._slots
+        ahead = max(1, min(slots.concurrency, round(self._rate * AHEAD_SECONDS)))
+        limit = slots.per_host + ahead
+        rooms: dict[str, int] = {}
+        total = downloading = 0
+        for lease in held:
+            total += 1
+            if lease.started and not is_downloading(lease):
+                continue
+            downloading += lease.started
+            rooms[lease.host] = rooms.get(lease.host, limit) - 1
+        want = slots.concurrency + ahead - downloading - ready
+        want = min(want, HELD_FOR_EACH_SLOT * slots.concurrency - total)
+        if want <= 0 or (ready and want < max(1, slots.concurrency // 2)):
+            return None
+        return ClaimOrder(want, int(slots.lease_seconds * 1000), limit, rooms)
+
+    def _measure(self) -> None:
+        now = self._clock()
+        if now - self._rated_at >= RATE_SECONDS:
+            rate = self._started / (now - self._rated_at)
+            self._rate += (rate - self._rate) / 2
+            self._started, self._rated_at = 0, now
