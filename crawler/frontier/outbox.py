@@ -32,7 +32,7 @@ class Parcel:
 
 
 class Outbox:
-    """Keeps entries in order. Those of a lease are also kept by it, those of none for as long as Redis may lose them."""
+    """Keeps entries in order. A lease keeps its own too; those of none are kept for as long as Redis may lose them."""
 
     def __init__(self, clock: Monotonic) -> None:
         self._clock = clock
