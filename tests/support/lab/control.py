@@ -1,0 +1,33 @@
+"""What is asked of the lab itself: GET /_lab/hits (or hits?times=1), truth and stats, POST /_lab/reset."""
+
+import json
+
+from tests.support.lab.hits import HitLog
+from tests.support.lab.message import Answer, Request, answer_of
+from tests.support.lab.spec import LabSpec
+from tests.support.lab.truth import truth_of
+
+PREFIX = "/_lab/"
+
+
+def control_answer(spec: LabSpec, log: HitLog, request: Request) -> Answer:
+    """Answer as JSON; these requests are not logged."""
+    match request.method, request.target.removeprefix(PREFIX):
+        case "GET", "hits":
+            return _json({"counts": log.counts(spec.port)})
+        case "GET", "hits?times=1":
+            return _json({"counts": log.counts(spec.port), "times": log.hits()})
+        case "GET", "truth":
+            return _json(truth_of(spec))
+        case "GET", "stats":
+            return _json({"hits": len(log.hits()), "hits_per_second": log.rate()})
+        case "POST", "reset":
+            log.clear()
+            return _json({})
+        case _:
+            message = "GET hits, hits?times=1, truth, stats, or POST reset"
+            return _json({"error": f"{request.method} {request.target} is not one of {message}"}, 404)
+
+
+def _json(value: object, status: int = 200) -> Answer:
+    return answer_of(status, json.dumps(value).encode(), "application/json")
