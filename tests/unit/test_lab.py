@@ -18,8 +18,8 @@ import pytest
 from scrapy.http import HtmlResponse
 from w3lib.url import safe_url_string
 
-from tests.support.lab import Item, Lab, LabSpec, truth_of
-from tests.support.lab.process import ROOT, LabFailed
+from tests.support.lab import Item, Lab, LabFailed, LabSpec, truth_of
+from tests.support.lab.process import ROOT
 from tests.support.lab.site import Site
 
 SPEC = LabSpec(pages=60, hosts=4, links=8, odd=True, crawl_delay_seconds=0.5)
