@@ -17,7 +17,7 @@ local function put_entries(first, count, seen, once, at)
       elseif body ~= '' then
         known = once.has(instance)
       else
-        known = seen.has(key) and not once.has(instance)
+        known = (here['s' .. key] or seen.has(key)) and not once.has(instance)
       end
     end
     new[i + 1] = known and '0' or '1'
