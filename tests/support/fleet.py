@@ -1,0 +1,16 @@
+"""The fixture ``fleet``; a plugin, so that tests of several folders share it."""
+
+from collections.abc import Iterator
+
+import pytest
+from redis import Redis
+
+from tests.support.frontier import FleetOnServer
+
+
+@pytest.fixture
+def fleet(request: pytest.FixtureRequest, prefix: str) -> Iterator[FleetOnServer]:
+    """A crawl without workers; with ``usefixtures("each_server")`` on a server of each kind."""
+    url: str = request.getfixturevalue("each_server" if "each_server" in request.fixturenames else "redis_url")
+    with Redis.from_url(url) as redis:
+        yield FleetOnServer(redis, prefix, url)
