@@ -13,7 +13,7 @@ for from = 1, #ids, 500 do
   for _, id in ipairs(batch) do
     local lease = found[id]
     if lease then
-      push(lease[2], lease[3], {delivered(lease[4])}, now, true)
+      hand_back(lease[2], lease[3], lease[4], now)
       returned = returned + 1
     end
   end

@@ -55,7 +55,7 @@ for _, id in ipairs(gone) do stale[#stale + 1] = id end
 local returned, missing = release(back, HELD)
 for i = #back, 1, -1 do
   local lease = returned[back[i]]
-  if lease then push(lease[2], lease[3], {delivered(lease[4])}, now, true) end
+  if lease then hand_back(lease[2], lease[3], lease[4], now) end
 end
 for _, id in ipairs(missing) do stale[#stale + 1] = id end
 

@@ -23,6 +23,15 @@ local function push(host, band, elements, at, front)
   redis.call('HINCRBY', COUNTERS, 'waiting', #elements)
 end
 
+-- Gives back an entry that was handed out: to the front of its queue, or of the suspects if it is one.
+local function hand_back(host, band, element, at)
+  if string.byte(element, 2) > 0 then
+    redis.call('LPUSH', SUSPECTS, cmsgpack.pack({host, band, delivered(element)}))
+  else
+    push(host, band, {delivered(element)}, at, true)
+  end
+end
+
 -- Takes at most n elements of a host, highest band first: a flat list of element, band. Empty queues leave the index.
 local function pop(host, n)
   local bands = redis.call('ZREVRANGE', P .. 'prio:' .. host, 0, -1)
