@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import secrets
 import socket
 from collections.abc import Callable, Sequence
@@ -47,8 +48,8 @@ class WorkerSpec:
 
 
 def worker_name() -> str:
-    """A name that no other process has or had: host and random part."""
-    return f"{socket.gethostname()}-{secrets.token_hex(6)}"
+    """A name that no other process has or had: host, process id and a random part."""
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
 class Worker:

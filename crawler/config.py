@@ -106,7 +106,7 @@ SETTINGS: dict[str, Setting] = {
         "", _text, "Item field that identifies an item; empty: its position on its page."
     ),
     "CRAWLER_STORAGE_BATCH_RECORDS": Setting(500, _number(1, whole=True), "Records a batch, at most."),
-    "CRAWLER_STORAGE_BATCH_SECONDS": Setting(0.25, _number(0), "Age at which a batch is written."),
+    "CRAWLER_STORAGE_BATCH_SECONDS": Setting(0.1, _number(0), "Age at which a batch is written."),
     "CRAWLER_STORAGE_RETRY_SECONDS": Setting(
         60.0, _number(0), "How long a failing write is tried before its pages are retried."
     ),

@@ -62,7 +62,7 @@ class Options:
     lease_max_seconds: float = 3600.0
     lapse_seconds: float = 11.0
     tick_seconds: float = 0.05
-    settle_seconds: float = 0.2
+    settle_seconds: float = 0.1
     buffer_entries: int = 2000
     keep_seen: bool = False
     worker: str = ""
@@ -199,7 +199,10 @@ class Dispatcher:
         """
         while True:
             wait = self._options.tick_seconds
-            if not self.busy:
+            if any(lease.suspect for lease in self._held.values()):
+                # One at a time: the others wait for it.
+                wait = GATHER_SECONDS
+            elif not self.busy:
                 wait = max(0.01, min(self._look_at - self._clock(), self.look_seconds()))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait):
@@ -287,7 +290,8 @@ class Dispatcher:
         if self._ended_since is None:
             return False
         aged = self._clock() - self._ended_since >= self._options.settle_seconds
-        return aged or bool(batch.parcel.outgoing) or not self._ready or not self.claiming
+        urgent = any(lease.ended and lease.suspect for lease in self._held.values())
+        return aged or urgent or bool(batch.parcel.outgoing) or not self._ready or not self.claiming
 
     def _plan(self, lease: Lease, batch: _Batch) -> None:
         batch.leases.append(lease.id)
@@ -346,7 +350,7 @@ class Dispatcher:
             self._look_at = now + min(max(due, 0.02), look)
 
     def _take(self, claimed: Claimed, now: float) -> None:
-        lease = Lease(claimed.lease, claimed.host, claimed.deliveries, now, claimed.body)
+        lease = Lease(claimed.lease, claimed.host, claimed.deliveries, now, claimed.body, claimed.deaths > 0)
         self._held[lease.id] = lease
         try:
             decoded = self._engine.decode(claimed)

@@ -30,6 +30,7 @@ class Lease:
     deliveries: int
     claimed_at: float
     body: bytes = b""
+    suspect: bool = False
     requests: list[Hashable] = field(default_factory=list)
     page: str = ""
     identity: bytes = b""

@@ -30,7 +30,7 @@ class Sizes:
     """When a batch is full, how old it may get, and how long a failing write is tried."""
 
     records: int = 500
-    seconds: float = 0.25
+    seconds: float = 0.1
     retry_seconds: float = 60.0
 
 

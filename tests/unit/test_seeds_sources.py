@@ -49,9 +49,7 @@ def test_an_endless_line_is_cut_to_what_is_refused_and_the_next_is_read() -> Non
         parse_seed(long[1])
 
 
-@pytest.mark.parametrize(
-    "damage", [lambda body: body[:-20], lambda body: body[:40] + b"\xff\xff" + body[42:]]
-)
+@pytest.mark.parametrize("damage", [lambda body: body[:-20], lambda body: body[:40] + b"\xff\xff" + body[42:]])
 def test_a_damaged_archive_is_told_after_what_was_readable(damage: Callable[[bytes], bytes]) -> None:
     lines = b"".join(b"https://a.example/%d\n" % number for number in range(9000))
     seen: list[int] = []
@@ -76,9 +74,7 @@ class Web:
         return io.BytesIO(body.encode() if isinstance(body, str) else body)
 
     def seeds(self, limits: SitemapLimits | None = None) -> list[str]:
-        reader = SitemapReader(
-            self.open, lambda error: self.refused.append(str(error)), limits or SitemapLimits()
-        )
+        reader = SitemapReader(self.open, lambda error: self.refused.append(str(error)), limits or SitemapLimits())
         found = list(reader.seeds(ROOT))
         assert [number for number, _ in found] == list(range(1, len(found) + 1))
         return [raw.decode() for _, raw in found]
@@ -97,9 +93,7 @@ def index(*locations: str) -> str:
 @pytest.mark.parametrize("namespace", [NAMESPACE, "", 'xmlns="urn:other"'])
 @pytest.mark.parametrize("compress", [bytes, gzip.compress], ids=["plain", "gzip"])
 def test_urls_of_a_sitemap(namespace: str, compress: Callable[[bytes], bytes]) -> None:
-    body = urlset(
-        "\n https://a.example/1?a=1&amp;b=2 ", "<![CDATA[https://a.example/ä]]>", "/3", namespace=namespace
-    )
+    body = urlset("\n https://a.example/1?a=1&amp;b=2 ", "<![CDATA[https://a.example/ä]]>", "/3", namespace=namespace)
     web = Web(sitemap=compress(body.encode()))
     assert web.seeds() == ["https://a.example/1?a=1&b=2", "https://a.example/ä", "https://a.example/3"]
     assert web.refused == []
@@ -175,9 +169,7 @@ def test_entities_are_not_expanded(declared: str) -> None:
 
 def test_entities_in_attributes_cannot_grow() -> None:
     levels = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 10}">' for n in range(1, 12))
-    web = Web(
-        sitemap=f'<!DOCTYPE urlset [<!ENTITY e0 "aaaaaaaaaa">{levels}]><urlset a="&e11;"><url/></urlset>'
-    )
+    web = Web(sitemap=f'<!DOCTYPE urlset [<!ENTITY e0 "aaaaaaaaaa">{levels}]><urlset a="&e11;"><url/></urlset>')
     assert web.seeds() == []
     assert web.refused
 

@@ -101,9 +101,7 @@ SCALARS = (
     | st.binary()
     | st.decimals(allow_nan=False)
     | st.dates()
-    | st.datetimes(
-        timezones=st.none() | st.just(dt.UTC) | st.just(dt.timezone(dt.timedelta(hours=-3, minutes=7)))
-    )
+    | st.datetimes(timezones=st.none() | st.just(dt.UTC) | st.just(dt.timezone(dt.timedelta(hours=-3, minutes=7))))
     | st.times()
     | st.timedeltas()
     | st.uuids()

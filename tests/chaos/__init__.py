@@ -1,0 +1,1 @@
+"""Crawls in which something is killed, and the count of what is lost."""

@@ -1,0 +1,1 @@
+"""Spiders of the lab, for demo, tests and benchmarks."""
