@@ -9,6 +9,12 @@ for i = 7, #ARGV, 2 do
   rooms[ARGV[i]] = tonumber(ARGV[i + 1])
   named = named + 1
 end
+-- Where another program gave a key a wrong type, the script ends here and not with entries in its hands.
+redis.call('ZCARD', HOSTS)
+redis.call('HLEN', INFLIGHT)
+redis.call('ZCARD', LEASE)
+redis.call('SCARD', HELD)
+redis.call('HLEN', COUNTERS)
 -- A write that a full memory refuses comes first: then nothing is claimed, and no entry is taken out of its queue.
 redis.call('HSET', STATE, 'time', text(us))
 
