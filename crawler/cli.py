@@ -5,12 +5,14 @@ signal.
 import asyncio
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -50,9 +52,21 @@ SpiderName = Annotated[str, typer.Argument(metavar="SPIDER", help="Name of the s
 
 
 def main() -> None:
-    """Runs the command; every error of ours is one line and an exit code."""
-    try:
+    """Runs the command."""
+    signal.signal(signal.SIGTERM, _as_interrupt)
+    with main_errors():
         app(standalone_mode=True)
+
+
+def _as_interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def main_errors() -> Iterator[None]:
+    """Makes one line and an exit code of every error of ours, and of Ctrl-C or SIGTERM."""
+    try:
+        yield
     except RedisUnreachable as error:
         _fail(error, EXIT_UNREACHABLE)
     except (ConfigError, ClashError) as error:
@@ -377,3 +391,7 @@ def export(
             errors.print(f"{count} items in {output}", highlight=False, soft_wrap=True)
     finally:
         store.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from crawler.clock import Monotonic, monotonic
 from crawler.errors import StaleSession, UnknownCallback, WireError
-from crawler.frontier.held import Lease
+from crawler.frontier.held import Decoded, Lease
 from crawler.frontier.outbox import BATCH_ENTRIES, Outbox, Outgoing, Parcel
 from crawler.frontier.pace import Pace, Slots
 from crawler.frontier.store import Claimed, Fleet, Letter, Plan, Put, Retry
@@ -26,15 +26,6 @@ Deferreds.
 
 GATHER_SECONDS = 0.005
 FULL_LOOK_SECONDS = 0.25
-
-
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """A request made of an entry, and the identity that its children's instance ids derive from."""
-
-    request: Hashable
-    page: str
-    identity: bytes
 
 
 class Engine(Protocol):

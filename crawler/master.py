@@ -14,7 +14,7 @@ from crawler.frontier.store import Letter, Plan, Put, SeenSpec, Session
 from crawler.frontier.stream import MemoryFull, Stream
 from crawler.membership.heartbeat import Acts, Heartbeat, Listener, Rhythm
 from crawler.redisdb.connect import RedisTarget, wait_until_ready
-from crawler.redisdb.keys import Partition
+from crawler.redisdb.keys import FEEDER_PREFIX, Partition
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class Master:
     def __init__(self, config: Config, target: RedisTarget, crawl: str, source: str) -> None:
         self._config = config
         self._target = target
-        self.name = "feeder-" + hashlib.blake2b(source.encode(), digest_size=6).hexdigest()
+        self.name = FEEDER_PREFIX + hashlib.blake2b(source.encode(), digest_size=6).hexdigest()
         self._client = target.async_client()
         self.session = Session(Partition(crawl), self.name, SeenSpec.of(config))
         self._stream = Stream(self._client, target, self.session)

@@ -17,9 +17,8 @@ from crawler.components.codec import RequestCodec
 from crawler.components.starts import SeedMaker
 from crawler.components.view import EngineView
 from crawler.config import Config, read_config
-from crawler.dispatch import Decoded
 from crawler.errors import ClashError, ConfigError, RedisUnreachable, TrawlnetError
-from crawler.frontier.held import Lease, NewTry
+from crawler.frontier.held import Decoded, Lease, NewTry
 from crawler.frontier.identity import band_of, digest, instance_id, queue_of
 from crawler.frontier.store import Claimed
 from crawler.redisdb.connect import target_from

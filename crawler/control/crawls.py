@@ -10,10 +10,11 @@ from redis import Redis
 from crawler.errors import ClashError
 from crawler.frontier.seen import false_positive_rate
 from crawler.frontier.store import Scripts
-from crawler.redisdb.keys import Intake, Partition
+from crawler.redisdb.keys import FEEDER_PREFIX, Intake, Partition
 from crawler.redisdb.scripts import Call, run_now
 
 SCAN_BATCH = 500
+MASTER = FEEDER_PREFIX.encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class CrawlStatus:
     seen_filter: str = ""
     false_positive_rate: float = 0.0
     workers: list[WorkerStatus] = field(default_factory=list)
+    masters: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """The status as plain values."""
@@ -106,7 +108,10 @@ class Crawls:
             returned=count.get("returned", 0),
             seen_filter=identity["filter"],
             false_positive_rate=self._wrong(identity["filter"], int(state[b"seen_generation"])),
-            workers=[self._worker(name.decode(), at / 1000 - now) for name, at in roster],
+            workers=[
+                self._worker(name.decode(), at / 1000 - now) for name, at in roster if not name.startswith(MASTER)
+            ],
+            masters=sum(name.startswith(MASTER) and at / 1000 > now for name, at in roster),
         )
 
     def _unread(self) -> int:

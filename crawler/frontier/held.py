@@ -16,6 +16,15 @@ class NewTry:
     body: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A request made of an entry, and the identity that its children's instance ids derive from."""
+
+    request: Hashable
+    page: str
+    identity: bytes
+
+
 @dataclass(slots=True, eq=False)
 class Lease:
     """One claimed entry. It ends when Scrapy has none of its requests, its records are durable and its links are in.

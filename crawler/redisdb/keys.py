@@ -5,6 +5,9 @@ from dataclasses import dataclass
 SCHEMA = "1"
 """Raised when keys or scripts change in a way that older workers cannot share."""
 
+FEEDER_PREFIX = "feeder-"
+"""How masters are called in the roster."""
+
 FIXED = (
     "",  # the prefix itself: where scripts build the keys that they find only inside
     "state",  # HASH   generation, phase, start lease, last lease id, last time seen; kept
