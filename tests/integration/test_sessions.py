@@ -59,7 +59,7 @@ def test_a_batch_after_a_lost_one_is_refused(fleet: FleetOnServer, batch: str) -
     worker, held = _busy_worker(fleet)
     worker.session.put([page("http://lost.test/")])
     before = fleet.picture()
-    with pytest.raises(StaleSession, match="worker w1 .*batches are missing"):
+    with pytest.raises(StaleSession, match=r"worker w1 .*batches are missing"):
         BATCHES[batch](worker, held)
     assert fleet.picture() == before
 
