@@ -24,7 +24,7 @@ from crawler import __version__
 from crawler.components.project import Project
 from crawler.control.crawls import Crawls
 from crawler.control.local import LocalFleet, WorkersFailed
-from crawler.control.screen import Rates, dead_table, progress_line, status_panel, summary_lines
+from crawler.control.screen import Rates, dead_table, progress_line, progress_panel, status_panel, summary_lines
 from crawler.errors import ClashError, ConfigError, RedisUnreachable, TrawlnetError
 from crawler.master import Fed, Master
 from crawler.redisdb.embedded import EmbeddedServer
@@ -295,12 +295,14 @@ def watch_fleet(fleet: LocalFleet, crawls: Crawls) -> None:
             nonlocal said
             found, seconds = crawls.status(), time.monotonic() - started
             rates.look(seconds, found.done, sum(worker.items for worker in found.workers))
-            line = progress_line(found, rates, seconds)
+            if found.state != "open":
+                # The run before this one, or none yet.
+                return
             if console.is_terminal:
-                live.update(line, refresh=True)
+                live.update(progress_panel(found, rates, seconds), refresh=True)
             elif seconds - said >= LINE_SECONDS:
                 said = seconds
-                console.print(line, highlight=False, soft_wrap=True)
+                console.print(progress_line(found, rates, seconds), highlight=False, soft_wrap=True)
 
         fleet.wait(look)
 

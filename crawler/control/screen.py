@@ -10,6 +10,7 @@ from crawler.control.crawls import CrawlStatus, DeadLetter
 
 NAME_WIDTH = 28
 SHOWN_WORKERS = 12
+THOUSANDS_FROM, MILLIONS_FROM = 10_000, 1_000_000
 
 
 def _facts(status: CrawlStatus) -> Table:
@@ -73,12 +74,26 @@ class Rates:
 
 
 def progress_line(status: CrawlStatus, rates: Rates, seconds: float) -> str:
-    """One line of live progress, at most 80 columns."""
+    """One line of progress, at most 80 columns."""
     alive = sum(worker.alive_seconds > 0 for worker in status.workers)
     return (
-        f"{seconds:5.0f} s  {rates.pages:5.0f} pages/s {rates.items:5.0f} items/s  "
-        f"queued {status.waiting + status.delayed}  in flight {status.in_flight}  done {status.done}  workers {alive}"
+        f"{seconds:4.0f} s  {rates.pages:.0f} pages/s  {rates.items:.0f} items/s  "
+        f"queued {_short(status.waiting + status.delayed)}  in flight {_short(status.in_flight)}  "
+        f"done {_short(status.done)}  workers {alive}"
     )
+
+
+def progress_panel(status: CrawlStatus, rates: Rates, seconds: float) -> RenderableType:
+    """Progress as it is drawn anew in a terminal."""
+    head = Text(f"{seconds:.0f} s   {rates.pages:.0f} pages/s   {rates.items:.0f} items/s", style="bold green")
+    return Group(head, status_panel(status))
+
+
+def _short(count: int) -> str:
+    """A count in at most six characters."""
+    if count < THOUSANDS_FROM:
+        return str(count)
+    return f"{count / 1e3:.1f}k" if count < MILLIONS_FROM else f"{count / 1e6:.1f}M"
 
 
 def summary_lines(status: CrawlStatus) -> list[str]:

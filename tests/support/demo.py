@@ -1,4 +1,4 @@
-"""``./run demo``: a server, a master and three workers on this machine crawl the lab, or a real site, and end by themselves."""
+"""``./run demo``: a server, a master and three workers on this machine crawl the lab, or a real site, to the end."""
 
 import argparse
 import json
@@ -63,7 +63,7 @@ def _lab(options: argparse.Namespace, redis_url: str) -> dict[str, Any]:
         console.print(
             f"The lab: {spec.pages:,} pages on {spec.hosts} hosts of this machine, {spec.links} links a page."
         )
-        figures = _crawl("lab", "tests.support.lab_settings", lab.url, options, redis_url, {"url": lab.url})
+        figures = _crawl("lab", "tests.support.lab_settings", ["--url", lab.url], options, redis_url, {})
         truth = lab.truth()["pages"]
         hits = {url: count for url, count in lab.hits().items() if url in truth}
         ids = Counter(figures.pop("ids"))
@@ -75,8 +75,8 @@ def _lab(options: argparse.Namespace, redis_url: str) -> dict[str, Any]:
         "duplicate_items": sum(count - 1 for count in ids.values()),
     }
     console.print(
-        f"Checked against the lab's own record: {figures['never_fetched']} pages never fetched, "
-        f"{figures['missing_items']} items missing, {figures['duplicate_items']} stored twice.",
+        f"By the lab's own record: {figures['never_fetched']} pages missed, {figures['missing_items']} items missing, "
+        f"{figures['duplicate_items']} twice.",
         highlight=False,
     )
     return figures
@@ -92,13 +92,13 @@ def _site(options: argparse.Namespace, redis_url: str) -> dict[str, Any]:
         "so on one host three workers are no faster than one; many hosts are what they are for.", highlight=False
     )
     share = str(max(1, pages // options.workers))
-    figures = _crawl("site", "settings.local", options.url, options, redis_url, {"url": options.url, "pages": share})
+    figures = _crawl("site", "settings.local", [], options, redis_url, {"url": options.url, "pages": share})
     figures.pop("ids")
     return figures
 
 
 def _crawl(
-    spider: str, settings: str, url: str, options: argparse.Namespace, redis_url: str, arguments: dict[str, str]
+    spider: str, settings: str, seeds: list[str], options: argparse.Namespace, redis_url: str, arguments: dict[str, str]
 ) -> dict[str, Any]:
     items = FOLDER / f"{spider}.db"
     given = [f"REDIS_URL={redis_url}", f"CRAWLER_STORAGE=sqlite:///{items}"]
@@ -116,7 +116,7 @@ def _crawl(
             f"Redis at {RedisTarget(redis_url).shown}, one master, {options.workers} workers.", highlight=False
         )
         started = time.monotonic()
-        with _master(spider, settings, url, redis_url):
+        with _master(spider, settings, seeds, redis_url):
             fleet.start(options.workers)
             try:
                 watch_fleet(fleet, crawls)
@@ -134,15 +134,14 @@ def _crawl(
 
 
 @contextmanager
-def _master(spider: str, settings: str, url: str, redis_url: str) -> Iterator[None]:
+def _master(spider: str, settings: str, seeds: list[str], redis_url: str) -> Iterator[None]:
     command = [
         sys.executable,
         "-m",
         "crawler.cli",
         "master",
         spider,
-        "--url",
-        url,
+        *seeds,
         "--once",
         "-s",
         f"REDIS_URL={redis_url}",
@@ -172,12 +171,13 @@ def _tell(spider: str, found: dict[str, Any], items: Path, seconds: float) -> di
     store.close()
     rate = found["done"] / seconds
     console.print(
-        f"{found['state'].capitalize()}: {found['done']:,} pages and {len(ids):,} items in {seconds:.1f} s "
-        f"({rate:.0f} pages/s with start-up), {found['dead']} dead letters.",
+        f"{found['state'].capitalize()}: {found['done']:,} pages, {len(ids):,} items, {found['dead']} dead letters "
+        f"in {seconds:.1f} s ({rate:.0f} pages/s).",
         highlight=False,
     )
     shown = items.relative_to(ROOT)
-    console.print(f"Items: {shown}   as CSV: .venv/bin/trawlnet export sqlite:///{shown} --format csv", highlight=False)
+    console.print(f"Items: {shown}", highlight=False)
+    console.print(f"CSV:   .venv/bin/trawlnet export sqlite:///{shown} --format csv", highlight=False)
     console.print(f"Logs:  {(FOLDER / 'log').relative_to(ROOT)}/", highlight=False)
     return {
         "state": found["state"],
