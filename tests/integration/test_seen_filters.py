@@ -2,8 +2,6 @@
 
 import random
 from collections.abc import Sequence
-from importlib.resources import files
-from typing import Any
 
 import msgpack
 import pytest
@@ -14,65 +12,20 @@ from scrapy.utils.request import RequestFingerprinter
 from scrapy.utils.test import get_crawler
 
 from crawler.components.dupefilter import SeenDupeFilter
-from crawler.frontier.identity import digest
 from crawler.frontier.seen import false_positive_rate
 from crawler.frontier.store import SeenSpec, exact_key
 from crawler.redisdb.connect import RedisTarget
 from crawler.redisdb.keys import Partition
-from crawler.redisdb.scripts import Call, read_script, run_now
-from tests.support.frontier import FleetOnServer, page
+from tests.support.frontier import FilterOnServer, FleetOnServer, digests_of, page
 
 pytest_plugins = ("tests.support.fleet",)
 both = pytest.mark.usefixtures("each_server")
-
-LUA = files("crawler.frontier") / "lua"
-BATCH = 1000
-
-
-class FilterOnServer:
-    """A seen filter alone."""
-
-    def __init__(self, fleet: FleetOnServer, kind: str, error_rate: float = 1e-4, capacity: int = 0) -> None:
-        self.redis = fleet.redis
-        self.spec = SeenSpec(kind, error_rate, capacity)
-        self.base = Partition(fleet.crawl).seen(1)
-        self._script = read_script(LUA, "test_and_add", filter=kind)
-
-    def add(self, digests: Sequence[bytes]) -> str:
-        """One character a key: '1' new, '0' taken for seen; all are seen from then on."""
-        return self.add_keys([self.spec.key(one) for one in digests])
-
-    def add_keys(self, keys: Sequence[bytes]) -> str:
-        """The same for keys in the form that the filter takes."""
-        given: list[bytes | str | int] = [repr(self.spec.error_rate), self.spec.capacity]
-        return "".join(
-            run_now(self.redis, Call(self._script, [self.base], [*given, *keys[at : at + BATCH]])).decode()
-            for at in range(0, len(keys), BATCH)
-        )
-
-    def names(self) -> list[bytes]:
-        """Keys of the filter."""
-        return [*self.redis.scan_iter(match=self.base.replace("[", "\\[") + "*", count=10_000)]
-
-    def bytes_used(self) -> int:
-        """Memory of all its keys."""
-        return sum(self.redis.memory_usage(name, samples=0) for name in self.names())
-
-    def described(self) -> Any:
-        """What it keeps of itself: layers, or members and splits."""
-        return msgpack.unpackb(self.redis.get(self.base))
-
-
-def digests_of(site: str, count: int) -> list[bytes]:
-    """Keys of different URLs, the same in every run."""
-    return [digest(f"http://{site}.test/{n}".encode()) for n in range(count)]
-
 
 # Bloom.
 
 
 def test_bloom_forgets_nothing_while_it_grows_and_costs_few_bytes(fleet: FleetOnServer) -> None:
-    bloom = FilterOnServer(fleet, "bloom")
+    bloom = FilterOnServer(fleet, SeenSpec("bloom"))
     known = digests_of("a", 200_000)
     assert bloom.add(known).count("0") <= 20
     assert len(bloom.described()) == 2
@@ -83,7 +36,7 @@ def test_bloom_forgets_nothing_while_it_grows_and_costs_few_bytes(fleet: FleetOn
 
 @both
 def test_bloom_keeps_its_rate_over_many_layers(fleet: FleetOnServer) -> None:
-    bloom = FilterOnServer(fleet, "bloom", error_rate=1e-3, capacity=2000)
+    bloom = FilterOnServer(fleet, SeenSpec("bloom", error_rate=1e-3, capacity=2000))
     known: list[bytes] = []
     for layer in range(8):
         # The layer is called full, so that the next one begins.
@@ -102,19 +55,19 @@ def test_bloom_keeps_its_rate_over_many_layers(fleet: FleetOnServer) -> None:
 
 
 def test_bloom_of_a_declared_size_is_wrong_about_at_most_20_of_100_000(fleet: FleetOnServer) -> None:
-    bloom = FilterOnServer(fleet, "bloom", error_rate=1e-4, capacity=100_000)
+    bloom = FilterOnServer(fleet, SeenSpec("bloom", error_rate=1e-4, capacity=100_000))
     assert bloom.add(digests_of("a", 100_000)).count("0") <= 20
     assert len(bloom.described()) == 1
 
 
 def test_bloom_says_beforehand_how_often_it_is_wrong(fleet: FleetOnServer) -> None:
-    bloom = FilterOnServer(fleet, "bloom", error_rate=0.02, capacity=5_000)
+    bloom = FilterOnServer(fleet, SeenSpec("bloom", error_rate=0.02, capacity=5_000))
     for full, share in ((2_500, 0.5), (5_000, 1.0), (8_000, 1.6)):
         bloom.add(digests_of("a", full))
         expected = false_positive_rate(bloom.described())
         assert expected <= 0.02
         assert share != 1.0 or expected > 0.01, "the memory is used"
-        tried = FilterOnServer(fleet, "bloom", error_rate=0.02, capacity=5_000)
+        tried = FilterOnServer(fleet, SeenSpec("bloom", error_rate=0.02, capacity=5_000))
         probes = digests_of(f"b{full}", 30_000)
         wrong = _wrong(tried, probes)
         assert abs(wrong / 30_000 - expected) <= 5 * (expected / 30_000) ** 0.5
@@ -134,7 +87,7 @@ def _wrong(filter_: FilterOnServer, probes: Sequence[bytes]) -> int:
 
 def test_bloom_agrees_with_pybloom_at_the_same_rate(fleet: FleetOnServer) -> None:
     rate, count = 0.02, 5_000
-    ours, theirs = FilterOnServer(fleet, "bloom", rate, count), BloomFilter(count, rate)
+    ours, theirs = FilterOnServer(fleet, SeenSpec("bloom", rate, count)), BloomFilter(count, rate)
     known, probes = digests_of("a", count), digests_of("b", 20_000)
     ours.add(known)
     for key in known:
@@ -152,7 +105,7 @@ def test_bloom_agrees_with_pybloom_at_the_same_rate(fleet: FleetOnServer) -> Non
 
 @both
 def test_bloom_works_for_a_declared_billion(fleet: FleetOnServer) -> None:
-    bloom = FilterOnServer(fleet, "bloom", capacity=10**9)
+    bloom = FilterOnServer(fleet, SeenSpec("bloom", capacity=10**9))
     known = digests_of("a", 300)
     assert set(bloom.add(known)) == {"1"}
     assert set(bloom.add(known)) == {"0"}
@@ -165,7 +118,7 @@ def test_bloom_works_for_a_declared_billion(fleet: FleetOnServer) -> None:
 
 @pytest.mark.parametrize("kind", ["bloom", "exact"])
 def test_a_filter_of_200_urls_is_small(fleet: FleetOnServer, kind: str) -> None:
-    few = FilterOnServer(fleet, kind)
+    few = FilterOnServer(fleet, SeenSpec(kind))
     few.add(digests_of("a", 200))
     assert few.bytes_used() < 1_000_000
 
@@ -174,7 +127,7 @@ def test_a_filter_of_200_urls_is_small(fleet: FleetOnServer, kind: str) -> None:
 
 
 def test_exact_tells_200_000_urls_apart_in_few_bytes(fleet: FleetOnServer) -> None:
-    exact = FilterOnServer(fleet, "exact")
+    exact = FilterOnServer(fleet, SeenSpec("exact"))
     known = digests_of("a", 200_000)
     assert set(exact.add(known)) == {"1"}
     assert set(exact.add(random.Random(1).sample(known, 20_000))) == {"0"}
@@ -185,7 +138,7 @@ def test_exact_tells_200_000_urls_apart_in_few_bytes(fleet: FleetOnServer) -> No
 
 @both
 def test_exact_is_a_set(fleet: FleetOnServer) -> None:
-    exact, model = FilterOnServer(fleet, "exact"), set[int]()
+    exact, model = FilterOnServer(fleet, SeenSpec("exact")), set[int]()
     draw = random.Random(7)
     for _ in range(30):
         batch = [draw.randrange(60_000) * draw.choice([1, 10**9, 10**14 + 7]) for _ in range(800)]
@@ -204,7 +157,7 @@ def test_exact_is_a_set(fleet: FleetOnServer) -> None:
 
 
 def test_exact_takes_the_smallest_and_the_largest_keys(fleet: FleetOnServer) -> None:
-    exact = FilterOnServer(fleet, "exact")
+    exact = FilterOnServer(fleet, SeenSpec("exact"))
     ends = [exact_key(bytes(16)), exact_key(b"\xff" * 16)]
     assert ends == [b"0", b"9223372036854775807"]
     keys = [*ends, b"1", b"9", b"999999999", b"1000000000", b"1000000001", b"9223372036854775806"]

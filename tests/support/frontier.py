@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from importlib.resources import files
 from typing import Any, cast
 
 import msgpack
@@ -11,13 +12,14 @@ from crawler.errors import StaleSession
 from crawler.frontier.identity import digest, instance_id
 from crawler.frontier.store import Claimed, Fleet, Letter, Opened, Plan, Put, Retry, SeenSpec, Session
 from crawler.redisdb.keys import Partition
-from crawler.redisdb.scripts import Call, run_now
+from crawler.redisdb.scripts import Call, read_script, run_now
 
 IDENTITY = {"project": "shop", "spider": "books"}
 LEASE_SECONDS = 60.0
 LAPSE_SECONDS = 11.0
 TICK_SECONDS = 2.5
 DEATHS_MAX = 3
+FILTER_BATCH = 1000
 
 
 def page(url: str, band: int = 0) -> Put:
@@ -241,3 +243,42 @@ class FleetOnServer:
             if name.startswith("q:")
             for element in self.redis.lrange(self.key(name), 0, -1)
         ]
+
+
+class FilterOnServer:
+    """A seen filter alone."""
+
+    def __init__(self, fleet: FleetOnServer, spec: SeenSpec, base: str = "") -> None:
+        self.redis = fleet.redis
+        self.spec = spec
+        self.base = base or fleet.partition.seen(1)
+        self._script = read_script(files("crawler.frontier") / "lua", "test_and_add", filter=spec.kind)
+
+    def add(self, digests: Sequence[bytes]) -> str:
+        """One character a key: '1' new, '0' taken for seen; all are seen from then on."""
+        return self.add_keys([self.spec.key(one) for one in digests])
+
+    def add_keys(self, keys: Sequence[bytes]) -> str:
+        """The same for keys in the form that the filter takes."""
+        given: list[bytes | str | int] = [repr(self.spec.error_rate), self.spec.capacity]
+        return "".join(
+            run_now(self.redis, Call(self._script, [self.base], [*given, *keys[at : at + FILTER_BATCH]])).decode()
+            for at in range(0, len(keys), FILTER_BATCH)
+        )
+
+    def names(self) -> list[bytes]:
+        """Keys of the filter."""
+        return [*self.redis.scan_iter(match=self.base.replace("[", "\\[") + "*", count=10_000)]
+
+    def bytes_used(self) -> int:
+        """Memory of all its keys."""
+        return sum(self.redis.memory_usage(name, samples=0) for name in self.names())
+
+    def described(self) -> Any:
+        """What it keeps of itself: layers, or members and splits."""
+        return msgpack.unpackb(self.redis.get(self.base))
+
+
+def digests_of(site: str, count: int) -> list[bytes]:
+    """Keys of different URLs, the same in every run."""
+    return [digest(f"http://{site}.test/{n}".encode()) for n in range(count)]
