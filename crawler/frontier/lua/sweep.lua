@@ -2,12 +2,12 @@
 -- Removes seen filters of generations that are over, at most 256 keys a call. ARGV: none. Returns the keys removed.
 local garbage = redis.call('SRANDMEMBER', GARBAGE)
 if not garbage then return 0 end
-local base = P .. garbage
+local base, progress = P .. garbage, 'swept:' .. garbage
 local packed = redis.call('GET', base)
 local names = {}
 if packed then
   local meta = cmsgpack.unpack(packed)
-  local swept = tonumber(redis.call('HGET', STATE, 'swept') or 0)
+  local swept = tonumber(redis.call('HGET', STATE, progress) or 0)
   local at = 0
   local function visit(name)
     at = at + 1
@@ -22,10 +22,10 @@ if packed then
   end
 end
 if #names == 256 then
-  redis.call('HINCRBY', STATE, 'swept', 256)
+  redis.call('HINCRBY', STATE, progress, 256)
 else
   names[#names + 1] = base
-  redis.call('HDEL', STATE, 'swept')
+  redis.call('HDEL', STATE, progress)
   redis.call('SREM', GARBAGE, garbage)
 end
 return redis.call('UNLINK', unpack(names))
