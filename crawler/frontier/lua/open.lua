@@ -1,7 +1,8 @@
 --! base
 -- Lets a worker, a feeder or a reader join the crawl: makes the crawl's record, or a new generation of a finished one.
 -- ARGV: 1 worker id, 2 new session token, 3 lapse (ms), 4 schema, 5 identity (packed map of names that must not differ),
---       6 '1' to keep the seen filter over generations, 7 feeder name or ''.
+--       6 '1' to keep the seen filter over generations, 7 feeder name or '', 8 '1' if the caller was in the crawl before and
+--       lost its session: then it does not start a finished crawl over.
 -- Returns packed {'ok', generation, generation of the seen filter, start, whether this call opened a generation}
 --       or {'clash', name, stored, given}.
 local us = clock()
@@ -21,12 +22,15 @@ if known[2] then
 end
 local generation, seen = tonumber(known[3] or 0), tonumber(known[4] or 0)
 local alive = redis.call('ZCOUNT', WORKERS, '(' .. now, '+inf')
-local opened = generation == 0 or (known[5] == 'finished' and alive == 0)
+local opened = generation == 0 or (known[5] == 'finished' and alive == 0 and ARGV[8] ~= '1')
 if opened then
   generation = generation + 1
   if generation > 1 then
     redis.call('SADD', GARBAGE, 'once:' .. (generation - 1))
     if ARGV[6] ~= '1' then redis.call('SADD', GARBAGE, 'seen:' .. seen) end
+    -- Workers that are silent, but not reaped yet, would go on with the filter that ends here: they must join again.
+    for _, name in ipairs(redis.call('ZRANGE', WORKERS, 0, -1)) do redis.call('DEL', P .. 'session:' .. name) end
+    redis.call('DEL', WORKERS)
   end
   if seen == 0 or ARGV[6] ~= '1' then seen = generation end
   redis.call('HSET', STATE, 'generation', generation, 'seen_generation', seen, 'phase', 'open', 'start', '',
