@@ -85,16 +85,6 @@ def test_who_leaves_after_them_takes_nothing_back(fleet: FleetOnServer) -> None:
 
 # The end.
 
-UNFINISHED: dict[str, Callable[[FleetOnServer, Member], object]] = {
-    "an entry waits": lambda fleet, worker: worker.put(page("http://b.test/")),
-    "an entry is delayed": lambda fleet, worker: worker.settle(
-        retries=[retry(_claimed(worker), fleet.now_ms() + 10_000)]
-    ),
-    "an entry is leased": lambda fleet, worker: _claimed(worker),
-    "an entry is suspected": lambda fleet, worker: _leave_a_suspect(fleet, worker),
-    "a feeder is at work": lambda fleet, worker: fleet.member("feeder").open(feeder="feeder"),
-}
-
 
 def _claimed(worker: Member) -> Claimed:
     worker.put(page("http://b.test/"))
@@ -105,6 +95,17 @@ def _leave_a_suspect(fleet: FleetOnServer, worker: Member) -> None:
     _claimed(fleet.worker("dead"))
     fleet.pass_time(LAPSE_SECONDS, alive=[(worker, [])])
     assert fleet.redis.llen(fleet.key("suspects")) == 1
+
+
+UNFINISHED: dict[str, Callable[[FleetOnServer, Member], object]] = {
+    "an entry waits": lambda fleet, worker: worker.put(page("http://b.test/")),
+    "an entry is delayed": lambda fleet, worker: worker.settle(
+        retries=[retry(_claimed(worker), fleet.now_ms() + 10_000)]
+    ),
+    "an entry is leased": lambda fleet, worker: _claimed(worker),
+    "an entry is suspected": _leave_a_suspect,
+    "a feeder is at work": lambda fleet, worker: fleet.member("feeder").open(feeder="feeder"),
+}
 
 
 @both
