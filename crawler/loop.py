@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable
 
 log = logging.getLogger(__name__)
 
+CANCEL_SECONDS = 0.1
+
 
 class BackgroundTask:
     """One coroutine that runs beside the rest. A failure is logged with its traceback and told to ``failed``."""
@@ -31,6 +33,8 @@ class BackgroundTask:
         """Cancels the task and waits until it is gone."""
         if self._task is None:
             return
-        self._task.cancel()
-        await asyncio.wait([self._task])
+        while not self._task.done():
+            # Again, until it is heard: in Python 3.11 asyncio.wait_for, with which redis-py sends, may swallow one.
+            self._task.cancel()
+            await asyncio.wait([self._task], timeout=CANCEL_SECONDS)
         self._task = None
