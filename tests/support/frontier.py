@@ -193,7 +193,7 @@ class FleetOnServer:
     def reap(self) -> tuple[int, int]:
         """One tick of the reaper: leases given back, dead letters."""
         call = self._reaper.reap(int(TICK_SECONDS * 1000), int(LAPSE_SECONDS * 1000), DEATHS_MAX)
-        returned, letters, _ = msgpack.unpackb(run_now(self.redis, call))
+        returned, letters, *_ = msgpack.unpackb(run_now(self.redis, call))
         return returned, letters
 
     def pass_time(self, seconds: float, alive: Sequence[tuple[Member, Sequence[str]]] = ()) -> tuple[int, int]:
