@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 
 START_LOOK_SECONDS = 1.0
 END_LOOK_SECONDS = 0.5
+IDLE_LOOK_SECONDS = 10.0
+BLIND_LOOK_SECONDS = 1.0
 CLOSE_SECONDS = 15.0
 
 
@@ -101,7 +103,7 @@ class Worker:
 
     def look_seconds(self) -> float:
         """How often an idle worker looks by itself: seldom while Redis tells it of changes."""
-        return 5.0 if self.heartbeat is not None and self.heartbeat.watching else 1.0
+        return IDLE_LOOK_SECONDS if self.heartbeat is not None and self.heartbeat.watching else BLIND_LOOK_SECONDS
 
     async def open(self) -> None:
         """Connects, joins the crawl and starts the background tasks.
@@ -158,6 +160,7 @@ class Worker:
             lost=lambda ids: tell(lambda: dispatcher.lost(ids)),
             stale=lambda: tell(dispatcher.doubt),
             changed=changed,
+            failed=lambda error: tell(lambda: self._fail(error)),
         )
         watched = [self.spec.start_key, session.partition.key("wake")]
         self.heartbeat = Heartbeat(self.spec.target, acts, rhythm, listener, watched)
@@ -170,7 +173,7 @@ class Worker:
             "pages": self.dispatcher.pages,
             "items": self.items(),
             "held": len(self.dispatcher.renewable()),
-            "round_trips": self.stream.round_trips,
+            "round_trips": self.stream.round_trips + self._questions.round_trips,
         }
 
     @property
@@ -208,7 +211,8 @@ class Worker:
         if not self.spec.waits_for_seeds:
             return True
         # Before the first seed there is nothing that could be finished.
-        return bool(self.config["CRAWLER_CLOSE_ON_FINISH"]) and (self.feed.read > 0 or self.dispatcher.pages > 0)
+        began = self.feed.read > 0 or self.dispatcher.pages > 0 or self.dispatcher.fleet.phase == "finished"
+        return bool(self.config["CRAWLER_CLOSE_ON_FINISH"]) and began
 
     def _looks_ended(self) -> bool:
         fleet = self.dispatcher.fleet

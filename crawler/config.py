@@ -97,7 +97,7 @@ SETTINGS: dict[str, Setting] = {
     "CRAWLER_FRONTIER_PINNED": Setting(False, _flag, "Run requests that cannot be serialised on the same worker."),
     "CRAWLER_MEMBERSHIP_BEAT_SECONDS": Setting(5.0, _number(0.05), "Time between heartbeats."),
     "CRAWLER_MEMBERSHIP_LAPSE_SECONDS": Setting(
-        11.0, _number(0.2), "A worker counts as dead this long after its last heartbeat."
+        10.5, _number(0.2), "A worker counts as dead this long after its last heartbeat."
     ),
     "CRAWLER_STORAGE": Setting(
         "", _text, "Where items go: sqlite:///items.db, jsonlines:DIR, a class path; empty: nowhere."

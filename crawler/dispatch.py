@@ -9,13 +9,14 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from crawler.clock import Monotonic, monotonic
+from crawler.clock import Monotonic, monotonic, wall
 from crawler.errors import StaleSession, UnknownCallback, WireError
-from crawler.frontier.held import Decoded, Lease
+from crawler.frontier.held import Decoded, Lease, NewTry
 from crawler.frontier.outbox import BATCH_ENTRIES, Outbox, Outgoing, Parcel
 from crawler.frontier.pace import Pace, Slots
 from crawler.frontier.store import Claimed, Fleet, Letter, Plan, Put, Retry
 from crawler.frontier.stream import ClaimOrder, Exchanged, MemoryFull, Stream
+from crawler.frontier.wire import NewerWire
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +27,8 @@ Deferreds.
 
 GATHER_SECONDS = 0.005
 FULL_LOOK_SECONDS = 0.25
+OTHERS_LOOK_SECONDS = 2.0
+NEWER_DELAY_SECONDS = 30.0
 
 
 class Engine(Protocol):
@@ -51,7 +54,7 @@ class Options:
     identity: dict[str, str]
     slots: Slots
     lease_max_seconds: float = 3600.0
-    lapse_seconds: float = 11.0
+    lapse_seconds: float = 10.5
     tick_seconds: float = 0.05
     settle_seconds: float = 0.1
     buffer_entries: int = 2000
@@ -313,10 +316,7 @@ class Dispatcher:
             return ClaimOrder(0, 0, 0, {})
         if not self.claiming or self._clock() < self._look_at:
             return None
-        return self._pace.order(self._held.values(), len(self._ready), self._is_downloading)
-
-    def _is_downloading(self, lease: Lease) -> bool:
-        return any(self._engine.is_downloading(request) for request in lease.requests)
+        return self._pace.order(self._held.values(), len(self._ready), self._engine.is_downloading)
 
     def _receive(self, claim: ClaimOrder, answer: Exchanged) -> None:
         now = self._clock()
@@ -336,7 +336,7 @@ class Dispatcher:
             self._look_at = now + 0.02
         else:
             # The wake key tells when something comes; delayed entries become due by themselves.
-            look = self.look_seconds()
+            look = self.look_seconds() if answer.fleet.quiet else min(OTHERS_LOOK_SECONDS, self.look_seconds())
             due = answer.fleet.due_seconds if answer.fleet.delayed else look
             self._look_at = now + min(max(due, 0.02), look)
 
@@ -345,17 +345,26 @@ class Dispatcher:
         self._held[lease.id] = lease
         try:
             decoded = self._engine.decode(claimed)
+        except NewerWire as error:
+            log.warning("an entry of host %s is left for newer workers: %s", claimed.host, error)
+            later = int((wall() + NEWER_DELAY_SECONDS) * 1000)
+            lease.retry = NewTry(claimed.host, 0, later, claimed.body)
+            self._end_at_once(lease, now)
+            return
         except (UnknownCallback, WireError) as error:
             kind = "unknown_callback" if isinstance(error, UnknownCallback) else "wire"
             log.error("an entry of host %s is a dead letter: %s", claimed.host, error)
             lease.fail(kind, str(error))
-            lease.started = lease.ended = True
-            self._ended_since = self._ended_since or now
-            self.wanted.set()
+            self._end_at_once(lease, now)
             return
         lease.requests.append(decoded.request)
         lease.page, lease.identity = decoded.page, decoded.identity
         self._ready.append((lease, decoded.request))
+
+    def _end_at_once(self, lease: Lease, now: float) -> None:
+        lease.started = lease.ended = True
+        self._ended_since = self._ended_since or now
+        self.wanted.set()
 
     # Stopping.
 

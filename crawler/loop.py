@@ -1,4 +1,4 @@
-"""Background tasks that are kept, and whose failure is seen."""
+"""Background tasks and threads whose failure is seen."""
 
 import asyncio
 import logging
@@ -7,6 +7,19 @@ from collections.abc import Awaitable, Callable
 log = logging.getLogger(__name__)
 
 CANCEL_SECONDS = 0.1
+
+
+def guarded(name: str, work: Callable[[], None], failed: Callable[[BaseException], None]) -> Callable[[], None]:
+    """The body of a thread: a failure is logged with its traceback and told to ``failed``."""
+
+    def run() -> None:
+        try:
+            work()
+        except Exception as error:
+            log.exception("%s failed", name)
+            failed(error)
+
+    return run
 
 
 class BackgroundTask:

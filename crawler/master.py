@@ -68,7 +68,9 @@ class Master:
             ),
             sweep=session.sweep,
         )
-        listener = Listener(lost=lambda ids: None, stale=lambda: None, changed=lambda key: None)
+        listener = Listener(
+            lost=lambda ids: None, stale=lambda: None, changed=lambda key: None, failed=lambda error: None
+        )
         self._heartbeat = Heartbeat(self._target, acts, rhythm, listener, ())
         self._heartbeat.start()
 

@@ -16,6 +16,7 @@ from scrapy.utils.httpobj import urlparse_cached
 
 from crawler.components.node import Node
 from crawler.dispatch import current_lease
+from crawler.frontier.held import Lease
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +40,7 @@ class OutcomeMiddleware:
 
     def process_response(self, request: Request, response: Response) -> Response:
         """A status that is retried and came back all the same is a failure, unless the spider handles it."""
-        lease = current_lease.get()
+        lease = _lease_of(request)
         if lease is not None and response.status in self._codes and not self._handled(request, response.status):
             tries = request.meta.get("retry_times", 0) + 1
             reason = f"status {response.status} after {tries} tries"
@@ -48,7 +49,7 @@ class OutcomeMiddleware:
 
     def process_exception(self, request: Request, exception: Exception) -> None:
         """An exception that no middleware handled is a failure; an ignored request is not."""
-        lease = current_lease.get()
+        lease = _lease_of(request)
         if lease is None:
             return
         if isinstance(exception, PrivateTarget):
@@ -72,6 +73,14 @@ class OutcomeMiddleware:
             return True
         listed: Any = meta.get("handle_httpstatus_list", getattr(self._spider, "handle_httpstatus_list", ()))
         return status in listed
+
+
+def _lease_of(request: Request) -> Lease | None:
+    """The lease that the request was handed out under; one that a callback or pipeline downloads by itself has none."""
+    lease = current_lease.get()
+    if lease is None or not any(held is request for held in lease.requests):
+        return None
+    return lease
 
 
 class PrivateTarget(IgnoreRequest):

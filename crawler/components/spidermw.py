@@ -45,31 +45,37 @@ class LeaseSpiderMiddleware:
         node = self._node
         if not await node.worker.start_role():
             return
+        try:
+            async for output in self._passed_on(start_of(node.spider, start)):
+                yield output
+        except Exception:
+            # Scrapy logs it and goes on with what start() gave before; so does the fleet.
+            await self._all_in()
+            raise
+        await self._all_in()
+
+    async def _passed_on(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
         passed = 0
-        async for output in start_of(node.spider, start):
+        async for output in start:
             if isinstance(output, Request):
-                node.starting.add(id(output))
+                self._node.starting.add(id(output))
             yield output
             passed += 1
             if passed % YIELD_EVERY == 0:
-                await self._breathe()
-        await self._drained()
-        await node.worker.start_through()
+                await asyncio.sleep(0)
+                while self._node.worker.dispatcher.crowded:
+                    await asyncio.sleep(0.01)
+
+    async def _all_in(self) -> None:
+        while self._node.worker.dispatcher.parentless:
+            await asyncio.sleep(0.01)
+        await self._node.worker.start_through()
 
     def process_start_requests(self, start_requests: Iterable[Any], spider: Spider) -> Iterable[Any]:
         """Scrapy 2.14 and 2.15 ask for it where a user's middleware has only this one; ``process_start`` is what
         runs.
         """
         return start_requests
-
-    async def _breathe(self) -> None:
-        await asyncio.sleep(0)
-        while self._node.worker.dispatcher.crowded:
-            await asyncio.sleep(0.01)
-
-    async def _drained(self) -> None:
-        while self._node.worker.dispatcher.parentless:
-            await asyncio.sleep(0.01)
 
     def process_spider_output(self, response: Response, result: Iterable[Any]) -> Iterable[Any]:
         """Notes the place of each item, and drops links that this worker itself has put before."""

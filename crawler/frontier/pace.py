@@ -1,6 +1,6 @@
 """How much a worker claims: what it can start soon, and no more, so that none sits on the work of others."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 
 from crawler.clock import Monotonic
@@ -10,6 +10,7 @@ from crawler.frontier.stream import ClaimOrder
 RATE_SECONDS = 0.5
 AHEAD_SECONDS = 0.3
 """Work claimed ahead lasts about so long at the pace of the last seconds; far more than a round trip."""
+MOST_AT_ONCE = 256
 HELD_FOR_EACH_SLOT = 8
 """Leases held for each concurrent request, at most: when storage is slow, claims stop and not memory."""
 
@@ -37,13 +38,13 @@ class Pace:
         """Counts a request that was handed over."""
         self._started += 1
 
-    def order(self, held: Iterable[Lease], ready: int, is_downloading: Callable[[Lease], bool]) -> ClaimOrder | None:
+    def order(self, held: Iterable[Lease], ready: int, is_downloading: Callable[[Hashable], bool]) -> ClaimOrder | None:
         """What to claim now; None while enough is at hand.
 
         Args:
             held: all leases held.
             ready: how many requests wait to be handed over.
-            is_downloading: whether a lease that was handed over still takes a download slot.
+            is_downloading: whether a request that was handed over still takes a download slot.
         """
         self._measure()
         slots = self._slots
@@ -53,12 +54,12 @@ class Pace:
         total = downloading = 0
         for lease in held:
             total += 1
-            if lease.started and not is_downloading(lease):
+            if lease.started and not any(map(is_downloading, lease.requests)):
                 continue
             downloading += lease.started
             rooms[lease.host] = rooms.get(lease.host, limit) - 1
         want = slots.concurrency + ahead - downloading - ready
-        want = min(want, HELD_FOR_EACH_SLOT * slots.concurrency - total)
+        want = min(want, HELD_FOR_EACH_SLOT * slots.concurrency - total, MOST_AT_ONCE)
         if want <= 0 or (ready and want < max(1, slots.concurrency // 2)):
             return None
         return ClaimOrder(want, int(slots.lease_seconds * 1000), limit, rooms)

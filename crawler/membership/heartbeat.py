@@ -15,10 +15,15 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from crawler.clock import Monotonic
 from crawler.config import Config
+from crawler.loop import guarded
 from crawler.redisdb.connect import RedisTarget
 from crawler.redisdb.scripts import Call
 
 log = logging.getLogger(__name__)
+
+
+LARGE_FLEET = 8
+REAPS_A_BEAT = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +31,16 @@ class Rhythm:
     """Times of the heartbeat, in seconds; a worker counts as dead ``lapse`` after its last beat."""
 
     beat_seconds: float = 5.0
-    lapse_seconds: float = 11.0
-    reap_seconds: float = 2.5
+    lapse_seconds: float = 10.5
+    reap_seconds: float = 2.0
     lease_seconds: float = 60.0
 
     @classmethod
     def of(cls, config: Config) -> "Rhythm":
-        """The times that the settings ask for; reaping is looked at twice a heartbeat."""
+        """The times that the settings ask for; silent workers are looked for more often than beats go out."""
         beat = config["CRAWLER_MEMBERSHIP_BEAT_SECONDS"]
         lapse, lease = config["CRAWLER_MEMBERSHIP_LAPSE_SECONDS"], config["CRAWLER_FRONTIER_LEASE_SECONDS"]
-        return cls(beat, lapse, beat / 2, lease)
+        return cls(beat, lapse, beat * REAPS_A_BEAT, lease)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,7 @@ class Listener:
     lost: Callable[[list[str]], None]
     stale: Callable[[], None]
     changed: Callable[[str], None]
+    failed: Callable[[BaseException], None]
 
 
 class Heartbeat(threading.Thread):
@@ -68,8 +74,10 @@ class Heartbeat(threading.Thread):
         watched: Sequence[str],
         clock: Monotonic = time.monotonic,
     ) -> None:
-        super().__init__(name="trawlnet-heartbeat", daemon=True)
-        self._target = target
+        super().__init__(
+            name="trawlnet-heartbeat", daemon=True, target=guarded("heartbeat", self._keep, listener.failed)
+        )
+        self._redis = target
         self._acts = acts
         self._rhythm = rhythm
         self._listener = listener
@@ -78,6 +86,7 @@ class Heartbeat(threading.Thread):
         self._stopped = threading.Event()
         self._beat_at = 0.0
         self._reap_at = 0.0
+        self._members = 1
         self.last_beat = clock()
         self.watching = False
 
@@ -89,11 +98,11 @@ class Heartbeat(threading.Thread):
         """Time since Redis last took a heartbeat."""
         return self._clock() - self.last_beat
 
-    def run(self) -> None:
+    def _keep(self) -> None:
         """Beats until stopped; a lost connection is made again with growing delays."""
         delay = 0.1
         while not self._stopped.is_set():
-            client = self._target.client(
+            client = self._redis.client(
                 protocol=3, socket_timeout=max(2.0, self._rhythm.beat_seconds), max_connections=1
             )
             try:
@@ -132,11 +141,15 @@ class Heartbeat(threading.Thread):
             self._beat_at = self._clock() + self._rhythm.beat_seconds
         if now >= self._reap_at:
             self._reap(connection)
-            self._reap_at = self._clock() + self._rhythm.reap_seconds
+            self._reap_at = self._clock() + self._rhythm.reap_seconds * self._share()
         wait = min(self._beat_at, self._reap_at) - self._clock()
         # Bounded, so that stop() is heard without a signal of its own.
         if connection.can_read(timeout=max(0.0, min(wait, 0.5))):
             connection.read_response(push_request=True)
+
+    def _share(self) -> int:
+        """How many times longer a member of a larger fleet waits between its looks for silent ones."""
+        return 1 if self._members <= 1 else 2 if self._members < LARGE_FLEET else 4
 
     def _beat(self, connection: AbstractConnection) -> None:
         status, *rest = msgpack.unpackb(self._run(connection, self._acts.beat()), raw=True)
@@ -144,14 +157,15 @@ class Heartbeat(threading.Thread):
             self._listener.stale()
             return
         self.last_beat = self._clock()
+        self._members = rest[1]
         if rest[0]:
             self._listener.lost([lease.decode() for lease in rest[0]])
 
     def _reap(self, connection: AbstractConnection) -> None:
-        returned, letters, _ = msgpack.unpackb(self._run(connection, self._acts.reap()))
+        returned, letters, _, old = msgpack.unpackb(self._run(connection, self._acts.reap()))
         if returned or letters:
             log.info("reaped %d leases of silent workers, %d of them are dead letters now", returned, letters)
-        if returned == 0:
+        if old:
             self._run(connection, self._acts.sweep())
 
     def _run(self, connection: AbstractConnection, call: Call) -> Any:

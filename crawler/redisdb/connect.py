@@ -1,6 +1,7 @@
 """Connections: from the settings that scrapy-redis users know to clients with the behaviour that Trawlnet needs."""
 
 import asyncio
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -94,6 +95,8 @@ def target_from(get: Mapping[str, Any]) -> RedisTarget:
     if get.get("REDIS_ENCODING"):
         params["encoding"] = get["REDIS_ENCODING"]
     url = get.get("REDIS_URL") or params.pop("url", None)
+    if not url and not get.get("REDIS_HOST") and "host" not in params:
+        url = os.environ.get("REDIS_URL")
     if not url:
         host = get.get("REDIS_HOST") or params.pop("host", None) or "localhost"
         port = get.get("REDIS_PORT") or params.pop("port", None) or 6379

@@ -1,7 +1,7 @@
 --! base queue lease
 -- Gives back the leases of workers whose heartbeat lapsed and those that ran out.
 -- ARGV: 1 tick (ms), 2 lapse (ms), 3 most leases a call, 4 deaths at which an entry becomes a dead letter.
--- Returns packed {leases given back, dead letters, 1 if more is left}.
+-- Returns packed {leases given back, dead letters, 1 if more is left, 1 if old generations are to be swept}.
 -- After an outage (the last tick is older than two) nobody is reaped for one lapse: all workers look lapsed then.
 -- Only the sole suspect of a dead worker is blamed; without one, all that it held become suspects, which are handed out one
 -- a worker at a time.
@@ -11,13 +11,13 @@ local now = math.floor(us / 1000)
 local tick, lapse, limit, deaths_max = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local known = redis.call('HMGET', STATE, 'reaped', 'grace')
 local last, grace = tonumber(known[1] or 0), tonumber(known[2] or 0)
-if now - last < tick / 2 then return cmsgpack.pack({0, 0, 0}) end
+if now - last < tick / 2 then return cmsgpack.pack({0, 0, 0, 0}) end
 redis.call('HSET', STATE, 'reaped', now, 'time', text(us))
 if now - last > 2 * tick and last > 0 then
   grace = now + lapse
   redis.call('HSET', STATE, 'grace', grace)
 end
-if now < grace then return cmsgpack.pack({0, 0, 0}) end
+if now < grace then return cmsgpack.pack({0, 0, 0, 0}) end
 
 local returned, letters, more = 0, 0, 0
 
@@ -65,8 +65,8 @@ end
 
 local expired = redis.call('ZRANGEBYSCORE', LEASE, '-inf', now, 'LIMIT', 0, limit)
 if #expired > 0 then
-  for _, packed in ipairs(redis.call('HMGET', INFLIGHT, unpack(expired))) do
-    if packed then redis.call('SREM', P .. 'held:' .. cmsgpack.unpack(packed)[1], unpack(expired)) end
+  for i, packed in ipairs(redis.call('HMGET', INFLIGHT, unpack(expired))) do
+    if packed then redis.call('SREM', P .. 'held:' .. cmsgpack.unpack(packed)[1], expired[i]) end
   end
   give_back(expired, nil)
 end
@@ -74,4 +74,4 @@ if #expired == limit then more = 1 end
 if returned > 0 then wake() end
 if returned > 0 then redis.call('HINCRBY', COUNTERS, 'returned', returned) end
 
-return cmsgpack.pack({returned, letters, more})
+return cmsgpack.pack({returned, letters, more, redis.call('EXISTS', GARBAGE)})
