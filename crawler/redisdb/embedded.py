@@ -210,9 +210,10 @@ class EmbeddedServer:
             while self._clock() < deadline:
                 with suppress(subprocess.TimeoutExpired):
                     return f"ended with exit code {process.wait(POLL_SECONDS)}"
-                # Another server may have taken the port meanwhile: only our child's answer counts.
+                # Another server may have taken the port meanwhile: only our child's answer counts. While it loads its
+                # data it answers INFO, but not PING.
                 with suppress(RedisError, OSError):
-                    if client.info("server")["process_id"] == process.pid:
+                    if client.info("server")["process_id"] == process.pid and client.ping():
                         return None
         return f"did not answer within {READY_SECONDS:g} s"
 

@@ -108,6 +108,9 @@ def _crawl(
     )
     with Redis.from_url(redis_url) as client:
         crawls = Crawls(client, spider)
+        if spider == "lab":
+            # Each lab has a port of its own: what was left of an earlier one is nowhere to be fetched.
+            crawls.purge(force=True)
         if crawls.status().state != "open":
             # A crawl that was stopped half-way goes on; a finished one begins anew, with a table of its own.
             for old in FOLDER.glob(f"{items.name}*"):
