@@ -12,8 +12,9 @@ from typing import Any
 from redis.asyncio import Redis as AsyncRedis
 
 from crawler.config import Config
-from crawler.dispatch import Dispatcher, Engine, Options
+from crawler.dispatch import Dispatcher, Options
 from crawler.errors import ClashError
+from crawler.frontier.held import Engine
 from crawler.frontier.pace import Slots
 from crawler.frontier.store import Letter, Put, SeenSpec, Session
 from crawler.frontier.stream import Stream

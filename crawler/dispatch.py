@@ -7,11 +7,10 @@ from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from crawler.clock import Monotonic, monotonic, wall
 from crawler.errors import StaleSession, UnknownCallback, WireError
-from crawler.frontier.held import Decoded, Lease, NewTry
+from crawler.frontier.held import Engine, Lease, NewTry
 from crawler.frontier.outbox import BATCH_ENTRIES, Outbox, Outgoing, Parcel
 from crawler.frontier.pace import Pace, Slots
 from crawler.frontier.store import Claimed, Fleet, Letter, Plan, Put, Retry
@@ -29,22 +28,6 @@ GATHER_SECONDS = 0.005
 FULL_LOOK_SECONDS = 0.25
 OTHERS_LOOK_SECONDS = 2.0
 NEWER_DELAY_SECONDS = 30.0
-
-
-class Engine(Protocol):
-    """What the dispatcher asks of the crawler that it feeds."""
-
-    def decode(self, claimed: Claimed) -> Decoded:
-        """Makes the request of an entry; raises UnknownCallback or WireError."""
-
-    def has(self, request: Hashable) -> bool:
-        """Whether the request is still being downloaded or scraped."""
-
-    def is_downloading(self, request: Hashable) -> bool:
-        """Whether the request waits for, or takes, a download slot."""
-
-    def wake(self) -> None:
-        """Asks for the next requests soon."""
 
 
 @dataclass(frozen=True, slots=True)

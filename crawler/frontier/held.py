@@ -2,8 +2,9 @@
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from crawler.frontier.store import Letter, Put
+from crawler.frontier.store import Claimed, Letter, Put
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,22 @@ class Decoded:
     request: Hashable
     page: str
     identity: bytes
+
+
+class Engine(Protocol):
+    """What a worker asks of the engine that it feeds."""
+
+    def decode(self, claimed: Claimed) -> Decoded:
+        """Makes the request of an entry; raises UnknownCallback or WireError."""
+
+    def has(self, request: Hashable) -> bool:
+        """Whether the request is still being downloaded or scraped."""
+
+    def is_downloading(self, request: Hashable) -> bool:
+        """Whether the request waits for, or takes, a download slot."""
+
+    def wake(self) -> None:
+        """Asks for the next requests soon."""
 
 
 @dataclass(slots=True, eq=False)
