@@ -2,7 +2,8 @@
 -- Gives back the leases of workers whose heartbeat lapsed and those that ran out.
 -- ARGV: 1 tick (ms), 2 lapse (ms), 3 most leases a call, 4 deaths at which an entry becomes a dead letter.
 -- Returns packed {leases given back, dead letters, 1 if more is left, 1 if old generations are to be swept}.
--- After an outage (the last tick is older than two) nobody is reaped for one lapse: all workers look lapsed then.
+-- After an outage (the last tick is older than half a lapse) nobody is reaped for one lapse: all workers look lapsed then.
+-- Not in ticks: a large fleet's members tick less often than the caller's tick says, and would seem to have outages.
 -- Only the sole suspect of a dead worker is blamed; without one, all that it held become suspects, which are handed out one
 -- a worker at a time.
 redis.call('ZREM', WORKERS, '')
@@ -13,7 +14,7 @@ local known = redis.call('HMGET', STATE, 'reaped', 'grace')
 local last, grace = tonumber(known[1] or 0), tonumber(known[2] or 0)
 if now - last < tick / 2 then return cmsgpack.pack({0, 0, 0, 0}) end
 redis.call('HSET', STATE, 'reaped', now, 'time', text(us))
-if now - last > 2 * tick and last > 0 then
+if now - last > lapse / 2 and last > 0 then
   grace = now + lapse
   redis.call('HSET', STATE, 'grace', grace)
 end
