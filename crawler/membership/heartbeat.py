@@ -22,7 +22,6 @@ from crawler.redisdb.scripts import Call
 log = logging.getLogger(__name__)
 
 
-LARGE_FLEET = 8
 REAPS_A_BEAT = 0.4
 
 
@@ -124,6 +123,9 @@ class Heartbeat(threading.Thread):
         # redis-py has no public way to hear invalidations on a connection that also runs commands (checked on 6.4
         # and 8.1).
         connection._parser.set_invalidation_push_handler(self._hear)
+        if not self._watched:
+            # Without a prefix the server would tell of every key that anyone writes.
+            return
         prefixes = [part for key in self._watched for part in ("PREFIX", key)]
         connection.send_command("CLIENT", "TRACKING", "ON", "BCAST", *prefixes)
         try:
@@ -148,8 +150,12 @@ class Heartbeat(threading.Thread):
             connection.read_response(push_request=True)
 
     def _share(self) -> int:
-        """How many times longer a member of a larger fleet waits between its looks for silent ones."""
-        return 1 if self._members <= 1 else 2 if self._members < LARGE_FLEET else 4
+        """How many times longer a member of a fleet waits between its looks for silent ones.
+
+        With 2 the looks stay less than half a lapse apart, also where all members look at once; a longer gap is an
+        outage to reap.lua.
+        """
+        return 1 if self._members <= 1 else 2
 
     def _beat(self, connection: AbstractConnection) -> None:
         status, *rest = msgpack.unpackb(self._run(connection, self._acts.beat()), raw=True)
