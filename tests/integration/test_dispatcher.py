@@ -1,129 +1,21 @@
-"""One worker's side of the frontier: what it claims, when a page settles, and what it does when Redis forgets."""
+"""One worker's side of the frontier: what it claims, when a page settles, and how it stops."""
 
 import asyncio
-import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Hashable
-from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Any
 
-import msgpack
 import pytest
-from redis import Redis
 
-from crawler.clock import Monotonic, monotonic
-from crawler.control.crawls import Crawls
-from crawler.dispatch import Dispatcher, Options
+from crawler.clock import monotonic
 from crawler.errors import UnknownCallback
-from crawler.frontier.held import Decoded, Lease, NewTry
+from crawler.frontier.held import Lease, NewTry
 from crawler.frontier.pace import Slots
-from crawler.frontier.store import Claimed, SeenSpec, Session
-from crawler.frontier.stream import FrontierBroken, Stream
+from crawler.frontier.stream import FrontierBroken
 from crawler.frontier.wire import NewerWire
 from crawler.loop import BackgroundTask
-from crawler.redisdb.connect import RedisTarget
-from tests.support.frontier import IDENTITY, LAPSE_SECONDS, FleetOnServer, bodies, leases, page, unfiltered
-from tests.support.servers import KINDS, own_server
+from tests.support.dispatching import Worker, crawl
+from tests.support.frontier import FleetOnServer, bodies, leases, page
 
 pytest_plugins = ("tests.support.fleet",)
 both = pytest.mark.usefixtures("each_server")
-
-
-class Engine:
-    """A crawler whose downloads and callbacks end when the test says so."""
-
-    def __init__(self) -> None:
-        self.running: set[Hashable] = set()
-        self.downloading: set[Hashable] = set()
-        self.refused: dict[str, Exception] = {}
-        self.woken = 0
-
-    def decode(self, claimed: Claimed) -> Decoded:
-        url = claimed.body.decode()
-        if url in self.refused:
-            raise self.refused[url]
-        return Decoded(url, url, claimed.body[:8])
-
-    def has(self, request: Hashable) -> bool:
-        return request in self.running
-
-    def is_downloading(self, request: Hashable) -> bool:
-        return request in self.downloading
-
-    def wake(self) -> None:
-        self.woken += 1
-
-
-class Worker:
-    """A dispatcher with its engine, and a clock that the test moves."""
-
-    def __init__(self, fleet: FleetOnServer, slots: Slots, clock: Monotonic | None) -> None:
-        self.fleet = fleet
-        self.engine = Engine()
-        self.now = 1000.0
-        target = RedisTarget(fleet.url)
-        self.client = target.async_client()
-        session = Session(fleet.partition, "w1", SeenSpec("exact"))
-        self.stream = Stream(self.client, target, session, lambda low, high: 0.0)
-        options = Options(IDENTITY, slots, lease_max_seconds=3600, lapse_seconds=LAPSE_SECONDS, worker="w1")
-        self.dispatcher = Dispatcher(self.stream, self.engine, options, clock or (lambda: self.now))
-        self.resets = 0
-        self.dispatcher.reset = self._count_reset
-
-    def _count_reset(self) -> None:
-        self.resets += 1
-
-    def start(self) -> dict[str, Lease]:
-        """Starts all requests that are ready; their leases by URL."""
-        started = {}
-        while pair := self.dispatcher.next():
-            lease, request = pair
-            started[str(request)] = lease
-            self.engine.running.add(request)
-            self.engine.downloading.add(request)
-        return started
-
-    def end(self, *urls: str) -> None:
-        """Ends downloads and callbacks."""
-        self.engine.running.difference_update(urls)
-        self.engine.downloading.difference_update(urls)
-
-    async def tick(self, seconds: float = 1.0) -> None:
-        """Time passes, and there is an exchange."""
-        self.now += seconds
-        await self.dispatcher.tick()
-
-    async def seed(self, *urls: str) -> dict[str, Lease]:
-        """Puts URLs and starts what is claimed of them; their leases by URL."""
-        for url in urls:
-            self.dispatcher.offer(page(url), None)
-        await self.tick()
-        return self.start()
-
-
-@asynccontextmanager
-async def _worker(fleet: FleetOnServer, slots: Slots, clock: Monotonic | None) -> AsyncIterator[Worker]:
-    worker = Worker(fleet, slots, clock)
-    await worker.stream.open(IDENTITY, int(LAPSE_SECONDS * 1000))
-    try:
-        yield worker
-    finally:
-        await worker.client.aclose()
-
-
-def crawl(
-    fleet: FleetOnServer,
-    story: Callable[[Worker], Coroutine[Any, Any, None]],
-    slots: Slots | None = None,
-    clock: Monotonic | None = None,
-) -> None:
-    """Runs a story of one worker, in which time passes as it says, or by a clock."""
-
-    async def run() -> None:
-        async with _worker(fleet, slots or Slots(), clock) as worker:
-            await story(worker)
-
-    asyncio.run(run())
 
 
 HOME, ONE, TWO = (f"http://a.test/{name}" for name in ("", "1", "2"))
@@ -288,130 +180,6 @@ def test_an_idle_worker_asks_when_it_is_told_or_when_it_is_time(fleet: FleetOnSe
         assert worker.stream.round_trips == idle + 2
 
     crawl(fleet, story)
-
-
-# Leases that are lost.
-
-
-@both
-def test_lost_leases_are_not_started_and_started_ones_settle_in_vain(fleet: FleetOnServer) -> None:
-    async def story(worker: Worker) -> None:
-        other = fleet.worker("other")
-        await worker.seed(HOME)
-        for url in (ONE, TWO):
-            other.put(page(url))
-        worker.dispatcher.wake()
-        await worker.tick()
-        assert worker.dispatcher.queued == 2
-        fleet.pass_time(60, alive=[(other, [])])
-        worker.dispatcher.lost(worker.dispatcher.renewable())
-        assert worker.start() == {}
-        assert len(worker.dispatcher.renewable()) == 1
-        [taken] = other.claim()
-        other.settle(done=[taken.lease])
-        worker.end(HOME)
-        await worker.tick()
-        assert worker.resets == 1, "its session was reaped too"
-        await worker.tick()
-
-    crawl(fleet, story)
-    assert fleet.counters()["done"] == 1
-    assert fleet.counters()["stale"] == 1
-
-
-@both
-def test_after_its_session_is_gone_a_worker_joins_again_and_puts_what_it_holds(fleet: FleetOnServer) -> None:
-    async def story(worker: Worker) -> None:
-        home = (await worker.seed(HOME))[HOME]
-        worker.dispatcher.offer(page(ONE), home)
-        await worker.tick()
-        worker.dispatcher.offer(page(TWO), home)
-        worker.dispatcher.offer(unfiltered("http://b.test/"), None)
-        # Redis lost the session and what was put of late.
-        lost = [f"session:{worker.stream.session.worker}", "q:a.test:0", "hosts"]
-        lost += [name for name in fleet.names() if name.startswith("seen:")]
-        fleet.redis.delete(*map(fleet.key, lost))
-        await worker.tick()
-        assert worker.resets == 1
-        await worker.tick()
-        worker.end(HOME)
-        await worker.tick()
-        assert not worker.dispatcher.parentless
-
-    crawl(fleet, story)
-    claimed = set(bodies(fleet.worker("other").claim()))
-    held = {element[2:].decode() for element in _held(fleet)}
-    assert claimed | held == {HOME, ONE, TWO, "http://b.test/#0"}
-
-
-def _held(fleet: FleetOnServer) -> list[bytes]:
-    return [msgpack.unpackb(packed, raw=True)[3] for packed in fleet.redis.hvals(fleet.key("inflight"))]
-
-
-def test_doubt_is_cleared_up_by_asking_for_nothing(fleet: FleetOnServer) -> None:
-    async def story(worker: Worker) -> None:
-        home = (await worker.seed(HOME))[HOME]
-        worker.dispatcher.claiming = False
-        worker.dispatcher.doubt()
-        await worker.tick()
-        assert (worker.resets, worker.dispatcher.renewable()) == (0, [home.id])
-        fleet.redis.delete(fleet.partition.session("w1"))
-        worker.dispatcher.doubt()
-        await worker.tick()
-        assert worker.resets == 1
-
-    crawl(fleet, story)
-
-
-def test_after_a_purge_a_worker_goes_on_with_what_it_holds(fleet: FleetOnServer) -> None:
-    async def story(worker: Worker) -> None:
-        home = (await worker.seed(HOME))[HOME]
-        worker.dispatcher.offer(page(ONE), home)
-        await worker.tick()
-        Crawls(fleet.redis, fleet.crawl).purge(force=True)
-        worker.end(HOME)
-        for _ in range(3):
-            await worker.tick()
-        assert not {HOME, ONE} - {*worker.start(), *map(str, worker.engine.running)}
-
-    crawl(fleet, story)
-
-
-def _log_size(data: Path) -> tuple[Path, int]:
-    """The append-only file of a server, and its size: all that it has answered so far is in it."""
-    log = max(data.rglob("*.aof"))
-    return log, log.stat().st_size
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_after_a_restart_that_lost_the_tail_nothing_is_missing(tmp_path: Path, kind: str) -> None:
-    """What a lease stands for, and what was put of late, is there again; the rest is done or queued."""
-    with own_server(tmp_path, kind=kind) as server, Redis.from_url(server.url) as redis:
-        fleet = FleetOnServer(redis, "cut", server.url)
-
-        async def story(worker: Worker) -> None:
-            started = await worker.seed(HOME, ONE)
-            log, kept = _log_size(tmp_path)
-            # All from here on is lost: the links of a page that is done, of one that is not, and a late seed.
-            worker.dispatcher.offer(page("http://b.test/of-home"), started[HOME])
-            worker.dispatcher.offer(page("http://b.test/of-one"), started[ONE])
-            worker.end(HOME)
-            await worker.tick()
-            worker.dispatcher.offer(page("http://c.test/late"), None)
-            await worker.tick(0.01)
-            server.kill()
-            os.truncate(log, kept)
-            server.start()
-            worker.end(ONE)
-            for _ in range(3):
-                await worker.tick(0.01)
-            assert worker.resets == 1
-
-        crawl(fleet, story)
-        queued = set(fleet.queued()) | {element[2:].decode() for element in _held(fleet)}
-        # The done page is leased in Redis: nobody renews it, so it is fetched again and yields its link again.
-        assert queued == {HOME, "http://b.test/of-one", "http://c.test/late"}
-        assert fleet.counters()["done"] == 1
 
 
 # A full server.

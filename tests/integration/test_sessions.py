@@ -1,16 +1,23 @@
 """One worker's ordered stream: each batch runs once, whatever is sent again, and what cannot be mended is told."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
+import msgpack
 import pytest
+from redis import Redis
 
+from crawler.control.crawls import Crawls
 from crawler.errors import StaleSession
 from crawler.frontier.store import Plan, SeenSpec, Session
 from crawler.frontier.stream import ClaimOrder, FrontierBroken, Stream
 from crawler.redisdb.connect import RedisTarget
+from tests.support.dispatching import Worker, crawl
 from tests.support.frontier import IDENTITY, FleetOnServer, Member, bodies, leases, page, unfiltered
+from tests.support.servers import KINDS, own_server
 
 pytest_plugins = ("tests.support.fleet",)
 both = pytest.mark.usefixtures("each_server")
@@ -188,3 +195,129 @@ def test_a_key_of_a_wrong_type_is_told_with_the_name_of_the_crawl(fleet: FleetOn
         fleet.redis.restore(fleet.key(key), 0, content)
     worker.open()
     assert "http://a.test/" in bodies(worker.claim())
+
+
+# A worker that Redis has forgotten.
+
+HOME, ONE, TWO = (f"http://a.test/{name}" for name in ("", "1", "2"))
+
+
+@both
+def test_lost_leases_are_not_started_and_started_ones_settle_in_vain(fleet: FleetOnServer) -> None:
+    async def story(worker: Worker) -> None:
+        other = fleet.worker("other")
+        await worker.seed(HOME)
+        for url in (ONE, TWO):
+            other.put(page(url))
+        worker.dispatcher.wake()
+        await worker.tick()
+        assert worker.dispatcher.queued == 2
+        fleet.pass_time(60, alive=[(other, [])])
+        worker.dispatcher.lost(worker.dispatcher.renewable())
+        assert worker.start() == {}
+        assert len(worker.dispatcher.renewable()) == 1
+        [taken] = other.claim()
+        other.settle(done=[taken.lease])
+        worker.end(HOME)
+        await worker.tick()
+        assert worker.resets == 1, "its session was reaped too"
+        await worker.tick()
+
+    crawl(fleet, story)
+    assert fleet.counters()["done"] == 1
+    assert fleet.counters()["stale"] == 1
+
+
+@both
+def test_after_its_session_is_gone_a_worker_joins_again_and_puts_what_it_holds(fleet: FleetOnServer) -> None:
+    async def story(worker: Worker) -> None:
+        home = (await worker.seed(HOME))[HOME]
+        worker.dispatcher.offer(page(ONE), home)
+        await worker.tick()
+        worker.dispatcher.offer(page(TWO), home)
+        worker.dispatcher.offer(unfiltered("http://b.test/"), None)
+        # Redis lost the session and what was put of late.
+        lost = [f"session:{worker.stream.session.worker}", "q:a.test:0", "hosts"]
+        lost += [name for name in fleet.names() if name.startswith("seen:")]
+        fleet.redis.delete(*map(fleet.key, lost))
+        await worker.tick()
+        assert worker.resets == 1
+        await worker.tick()
+        worker.end(HOME)
+        await worker.tick()
+        assert not worker.dispatcher.parentless
+
+    crawl(fleet, story)
+    claimed = set(bodies(fleet.worker("other").claim()))
+    held = {element[2:].decode() for element in _held(fleet)}
+    assert claimed | held == {HOME, ONE, TWO, "http://b.test/#0"}
+
+
+def _held(fleet: FleetOnServer) -> list[bytes]:
+    return [msgpack.unpackb(packed, raw=True)[3] for packed in fleet.redis.hvals(fleet.key("inflight"))]
+
+
+def test_doubt_is_cleared_up_by_asking_for_nothing(fleet: FleetOnServer) -> None:
+    async def story(worker: Worker) -> None:
+        home = (await worker.seed(HOME))[HOME]
+        worker.dispatcher.claiming = False
+        worker.dispatcher.doubt()
+        await worker.tick()
+        assert (worker.resets, worker.dispatcher.renewable()) == (0, [home.id])
+        fleet.redis.delete(fleet.partition.session("w1"))
+        worker.dispatcher.doubt()
+        await worker.tick()
+        assert worker.resets == 1
+
+    crawl(fleet, story)
+
+
+def test_after_a_purge_a_worker_goes_on_with_what_it_holds(fleet: FleetOnServer) -> None:
+    async def story(worker: Worker) -> None:
+        home = (await worker.seed(HOME))[HOME]
+        worker.dispatcher.offer(page(ONE), home)
+        await worker.tick()
+        Crawls(fleet.redis, fleet.crawl).purge(force=True)
+        worker.end(HOME)
+        for _ in range(3):
+            await worker.tick()
+        assert not {HOME, ONE} - {*worker.start(), *map(str, worker.engine.running)}
+
+    crawl(fleet, story)
+
+
+def _log_size(data: Path) -> tuple[Path, int]:
+    """The append-only file of a server, and its size: all that it has answered so far is in it."""
+    log = max(data.rglob("*.aof"))
+    return log, log.stat().st_size
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_after_a_restart_that_lost_the_tail_nothing_is_missing(tmp_path: Path, kind: str) -> None:
+    """What a lease stands for, and what was put of late, is there again; the rest is done or queued."""
+    with own_server(tmp_path, kind=kind) as server, Redis.from_url(server.url) as redis:
+        fleet = FleetOnServer(redis, "cut", server.url)
+
+        async def story(worker: Worker) -> None:
+            started = await worker.seed(HOME, ONE)
+            log, kept = _log_size(tmp_path)
+            # All from here on is lost: the links of a page that is done, of one that is not, and a late seed.
+            worker.dispatcher.offer(page("http://b.test/of-home"), started[HOME])
+            worker.dispatcher.offer(page("http://b.test/of-one"), started[ONE])
+            worker.end(HOME)
+            await worker.tick()
+            worker.dispatcher.offer(page("http://c.test/late"), None)
+            await worker.tick(0.01)
+            server.kill()
+            os.truncate(log, kept)
+            server.start()
+            worker.end(ONE)
+            for _ in range(3):
+                await worker.tick(0.01)
+            assert worker.resets == 1
+
+        crawl(fleet, story)
+        queued = set(fleet.queued()) | {element[2:].decode() for element in _held(fleet)}
+        # The done page is leased in Redis: nobody renews it, so it is fetched again and yields its link again.
+        assert queued == {HOME, "http://b.test/of-one", "http://c.test/late"}
+        assert fleet.counters()["done"] == 1
