@@ -90,7 +90,7 @@ class Worker:
             batch=spec.seed_batch,
         )
         self.heartbeat: Heartbeat | None = None
-        self.ended = False
+        self._ended_after: int | None = None
         self.unfed = False
         self.closed = False
         self.failed: BaseException | None = None
@@ -101,6 +101,11 @@ class Worker:
         ]
         self.items: Callable[[], int] = lambda: 0
         self.on_failure: Callable[[BaseException], None] = lambda error: None
+
+    @property
+    def ended(self) -> bool:
+        """Whether the crawl was found finished, and nothing was put by this worker since."""
+        return self._ended_after == self.dispatcher.offers
 
     def look_seconds(self) -> float:
         """How often an idle worker looks by itself: seldom while Redis tells it of changes."""
@@ -203,9 +208,9 @@ class Worker:
         return self.dispatcher.fleet_idle_seconds()
 
     async def _watch_end(self) -> None:
-        while not self.ended:
+        while True:
             await asyncio.sleep(END_LOOK_SECONDS)
-            if self._may_end() and self._looks_ended():
+            if not self.ended and self._may_end() and self._looks_ended():
                 await self.finish()
 
     def _may_end(self) -> bool:
@@ -232,7 +237,7 @@ class Worker:
             return False
         if self.unfed:
             log.warning("a feeder stopped before it was through: start it again, this crawl goes on where it was")
-        self.ended = True
+        self._ended_after = self.dispatcher.offers
         self.engine.wake()
         return True
 

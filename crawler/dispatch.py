@@ -58,8 +58,8 @@ class Dispatcher:
     """One worker's side of the frontier. Everything but ``run``, ``tick`` and ``give_back`` only touches memory.
 
     Three hooks are the owner's to set: ``reset`` is called when Redis may have lost what was sent, ``through`` when
-    Scrapy has
-    nothing of a lease any more and before it settles, ``look_seconds`` tells how often to look while idle.
+    the engine has nothing of a lease any more and before it settles, ``look_seconds`` tells how often to look while
+    idle.
     """
 
     def __init__(self, stream: Stream, engine: Engine, options: Options, clock: Monotonic = monotonic) -> None:
@@ -75,12 +75,14 @@ class Dispatcher:
         self._memory_full = False
         self._doubtful = False
         self._look_at = 0.0
+        self._full_rooms: dict[str, int] | None = None
         self._turn = asyncio.Lock()
         self._fleet_at = clock()
         self.fleet = Fleet()
         self.wanted = asyncio.Event()
         self.claiming = True
         self.pages = 0
+        self.offers = 0
         self.reset: Callable[[], None] = lambda: None
         self.through: Callable[[Lease], None] = lambda lease: None
         self.look_seconds: Callable[[], float] = lambda: 1.0
@@ -90,7 +92,7 @@ class Dispatcher:
     def next(self) -> tuple[Lease, Hashable] | None:
         """The next request to start, or None; then the background task is asked to claim."""
         if not self._ready:
-            if self.claiming and self._clock() >= self._look_at:
+            if self.claiming and (self._full_rooms is not None or self._clock() >= self._look_at):
                 self.wanted.set()
             return None
         lease, request = self._ready.popleft()
@@ -102,6 +104,7 @@ class Dispatcher:
 
     def offer(self, put: Put, lease: Lease | None, answered: Callable[[bool], None] | None = None) -> None:
         """Takes an entry to put; ``answered`` is called once it is in, with whether it was new."""
+        self.offers += 1
         self._outbox.add(Outgoing(put, lease, answered))
         if len(self._outbox) >= BATCH_ENTRIES or lease is None:
             self.wanted.set()
@@ -126,7 +129,7 @@ class Dispatcher:
     @property
     def busy(self) -> bool:
         """Whether this worker itself has anything left to do."""
-        return bool(self._held or self._outbox)
+        return bool(self._held or self._outbox or self._outbox.parentless)
 
     @property
     def parentless(self) -> int:
@@ -297,9 +300,15 @@ class Dispatcher:
         if self._doubtful:
             self._doubtful = False
             return ClaimOrder(0, 0, 0, {})
-        if not self.claiming or self._clock() < self._look_at:
+        early = self._clock() < self._look_at
+        if not self.claiming or (early and self._full_rooms is None):
             return None
-        return self._pace.order(self._held.values(), len(self._ready), self._engine.is_downloading)
+        order = self._pace.order(self._held.values(), len(self._ready), self._engine.is_downloading)
+        # Where all hosts that have work are busy here, it is time to look again when one of them is less so.
+        if early and order is not None and order.rooms == self._full_rooms:
+            return None
+        self._full_rooms = None
+        return order
 
     def _receive(self, claim: ClaimOrder, answer: Exchanged) -> None:
         now = self._clock()
@@ -316,7 +325,8 @@ class Dispatcher:
             return
         elif answer.fleet.waiting or answer.fleet.suspects:
             # Only hosts on which this worker is busy have work, or one suspect is being tried.
-            self._look_at = now + 0.02
+            self._look_at = now + self.look_seconds()
+            self._full_rooms = claim.rooms
         else:
             # The wake key tells when something comes; delayed entries become due by themselves.
             look = self.look_seconds() if answer.fleet.quiet else min(OTHERS_LOOK_SECONDS, self.look_seconds())

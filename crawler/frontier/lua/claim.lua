@@ -67,7 +67,8 @@ if #taken > 0 then
   redis.call('HSET', STATE, 'lease', text(first + #taken - 1))
   if suspect == true then redis.call('HSET', SESSION, 'suspect', ids[1]) end
   for i, id in ipairs(ids) do reply[i] = {id, taken[i].host, taken[i].element} end
-elseif want > 0 then
+elseif want > 0 and tonumber(redis.call('HGET', COUNTERS, 'waiting') or 0) == 0 then
+  -- Only who could take anything is woken by it: a worker whose hosts are all busy looks again when one is free.
   redis.call('SADD', IDLE, me)
 end
 return answer({'ok', reply, fleet(now)})
