@@ -252,8 +252,9 @@ def up(
     argument: Annotated[list[str] | None, typer.Option("-a", metavar="NAME=VALUE", help="A spider argument.")] = None,
 ) -> None:
     """Start an embedded server (unless REDIS_URL is set), and workers, on this machine; end when the crawl ends."""
-    folder = data or Path(tempfile.mkdtemp(prefix="trawlnet-"))
     project = _project(settings)
+    project.start_key(spider)
+    folder = data or Path(tempfile.mkdtemp(prefix="trawlnet-"))
     if project.settings.get("REDIS_URL"):
         _run_fleet(project, spider, workers, folder, settings or [], argument or [])
         return

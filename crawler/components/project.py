@@ -48,7 +48,11 @@ class Project:
         return sorted(get_spider_loader(self.settings).list())
 
     def start_key(self, spider_name: str) -> str:
-        """Name of the key of a spider's start URLs."""
+        """Name of the key of a spider's start URLs.
+
+        Raises:
+            ConfigError: the project has spiders, and none of that name.
+        """
         return start_key_of(self._spider_class(spider_name), spider_name, self.settings)
 
     def _spider_class(self, spider_name: str) -> type[Spider]:
