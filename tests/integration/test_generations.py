@@ -73,6 +73,7 @@ def test_another_worker_runs_them_when_that_one_leaves(fleet: FleetOnServer) -> 
     one, other = fleet.worker("one"), fleet.worker("other")
     one.start("take")
     one.leave()
+    assert fleet.worker("late").session.opened.start == ""
     assert other.start("take") == "mine"
 
 
@@ -255,6 +256,7 @@ def test_a_worker_that_slept_through_a_new_run_must_join_it(fleet: FleetOnServer
     other.leave()
     fleet.advance(LAPSE_SECONDS)
     assert fleet.worker("again").session.opened.generation == 2
+    assert fleet.redis.zrange(fleet.key("workers"), 0, -1) == [b"again"]
     with pytest.raises(StaleSession):
         asleep.put(page("http://a.test/"))
     assert asleep.open().generation == 2

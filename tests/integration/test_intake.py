@@ -235,6 +235,7 @@ def test_a_feed_stops_wherever_it_is(fleet: FleetOnServer) -> None:
             await asyncio.sleep(0)
         async with asyncio.timeout(5):
             await running.stop()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
         await client.aclose()
 
     for turns in range(30):

@@ -125,6 +125,18 @@ def test_a_lease_that_runs_out_on_a_living_worker_blames_nobody(fleet: FleetOnSe
         assert fleet.pass_time(LEASE_SECONDS, alive=[(slow, [])]) == (1, 0)
 
 
+def test_a_suspect_whose_lease_runs_out_is_blamed_no_more_for_it(fleet: FleetOnServer) -> None:
+    slow = fleet.worker("slow")
+    _put(slow, 1)
+    for death in range(1, DEATHS_MAX):
+        assert len(fleet.worker(f"dies {death}").claim()) == 1
+        _kill(fleet, (slow, []))
+    for _ in range(2):
+        [claimed] = slow.claim()
+        assert claimed.deaths == DEATHS_MAX - 1
+        assert fleet.pass_time(LEASE_SECONDS, alive=[(slow, [])]) == (1, 0)
+
+
 def test_without_a_suspect_all_that_a_dead_worker_held_are_suspects(fleet: FleetOnServer) -> None:
     dead, victim, other = fleet.worker("dead"), fleet.worker("victim"), fleet.worker("other")
     _put(dead, 1)
