@@ -223,6 +223,7 @@ def test_a_stopping_worker_settles_what_ended_and_gives_back_the_rest_in_order(f
         dispatcher.claiming = False
         unstarted = dispatcher.release_unstarted()
         assert len(unstarted) == 5
+        assert dispatcher.next() is None
         await dispatcher.give_back(unstarted)
         assert dispatcher.unended() == [pair[0].id]
         dispatcher.offer(page("http://b.test/"), pair[0])

@@ -90,6 +90,7 @@ def test_dead_letters_are_listed_newest_first_with_their_reasons(fleet: FleetOnS
     worker.settle_plan([], Plan(letters=[{"kind": "seed", "class": "bad_seed", "reason": "no scheme"}]))
     newest, *pages = _crawls(fleet).dead_letters()
     assert (newest.fields["reason"], newest.replayable) == ("no scheme", False)
+    assert _crawls(fleet).replay([newest.id]) == 0
     assert {letter.fields["reason"] for letter in pages} == {"status 500 after 3 tries"}
     assert all(letter.replayable and "element" not in letter.fields for letter in pages)
     assert len(list(_crawls(fleet).dead_letters(2))) == 2
