@@ -34,9 +34,9 @@ def _bury(fleet: FleetOnServer, count: int) -> Member:
     worker = fleet.worker()
     worker.put(*(page(f"http://a.test/{n}", band=n % 3) for n in range(count)))
     letter = {"kind": "page", "class": "status", "reason": "status 500 after 3 tries"}
-    worker.settle(
-        dead=[(lease, {**letter, "url": f"http://{lease}"}) for lease in leases(worker.claim(count, room=1000))]
-    )
+    worker.settle(retries=[retry(claimed) for claimed in worker.claim(1)])
+    claimed = worker.claim(count, room=1000)
+    worker.settle(dead=[(lease, letter) for lease in leases(claimed)])
     return worker
 
 
