@@ -8,8 +8,9 @@ import pytest
 from pybloom_live import BloomFilter
 from scrapy import Request, Spider
 from scrapy.core.scheduler import Scheduler
+from scrapy.crawler import Crawler
+from scrapy.utils.reactor import is_reactor_installed
 from scrapy.utils.request import RequestFingerprinter
-from scrapy.utils.test import get_crawler
 
 from crawler.components.dupefilter import SeenDupeFilter
 from crawler.frontier.seen import false_positive_rate
@@ -196,7 +197,10 @@ def test_the_filter_alone_serves_scrapys_own_scheduler(fleet: FleetOnServer) -> 
         "CRAWLER_CRAWL": fleet.crawl,
         "CRAWLER_SEEN": "exact",
     }
-    crawler = get_crawler(Spider, settings)
+    # Whatever reactor the test's process has, or none: nothing here needs one.
+    reactor = {"TWISTED_REACTOR": None, "TWISTED_REACTOR_ENABLED": is_reactor_installed()}
+    crawler = Crawler(Spider, {**settings, **reactor})
+    crawler._apply_settings()
     crawler.spider = crawler._create_spider("shop")
     scheduler = Scheduler.from_crawler(crawler)
     scheduler.open(crawler.spider)
