@@ -3,8 +3,8 @@
 import math
 from collections.abc import Sequence
 
-BLOCK_BITS = 1024
-PROBES = 12
+BLOCK_BITS = 512
+PROBES = 10
 
 
 def false_positive_rate(layers: Sequence[Sequence[float]]) -> float:

@@ -227,11 +227,11 @@ class Session:
 
     def put(self, entries: Sequence[Put]) -> Call:
         """Puts entries that no lease waits for."""
-        return Call(self.scripts.put, self.keys, [*self._stream(), *self._filter(), *self._flat(entries)])
+        return Call(self.scripts.put, self.keys, [*self._stream(), *self._filter(), self._pack(entries)])
 
     def settle(self, entries: Sequence[Put], plan: Plan) -> Call:
         """Puts links and then ends the leases of the plan."""
-        args = [*self._stream(), *self._filter(), len(entries), *self._flat(entries), plan.pack()]
+        args = [*self._stream(), *self._filter(), self._pack(entries) if entries else b"", plan.pack()]
         return Call(self.scripts.settle, self.keys, args)
 
     def claim(self, want: int, lease_ms: int, room: int, rooms: dict[str, int]) -> Call:
@@ -241,14 +241,16 @@ class Session:
             args += (host, left)
         return Call(self.scripts.claim, self.keys, args)
 
-    def _flat(self, entries: Sequence[Put]) -> list[bytes | str | int]:
-        flat_args: list[bytes | str | int] = []
+    def _pack(self, entries: Sequence[Put]) -> bytes:
+        """The entries as lib/put.lua reads them; an element is a body with its two header bytes."""
+        fields: list[bytes | str] = []
         key = self.seen.key
         for entry in entries:
             seen = key(entry.seen) if entry.seen else b""
             instance = exact_key(entry.instance) if entry.instance else b""
-            flat_args += (entry.host, entry.band, seen, instance, entry.body)
-        return flat_args
+            fields += (entry.host, str(entry.band), seen, instance, b"\0\0" + entry.body if entry.body else b"")
+        packed: bytes = msgpack.packb(fields, use_bin_type=False)
+        return packed
 
     def read(self, reply: bytes) -> list[Any]:
         """The reply of a numbered batch after its 'ok'.
@@ -264,9 +266,10 @@ class Session:
     def read_claimed(self, reply: bytes) -> tuple[list[Claimed], Fleet]:
         """Reads the reply of ``claim``."""
         taken, fleet = self.read(reply)
+        parts = iter(taken)
         return [
             Claimed(lease.decode(), host.decode(), element[0], element[1], element[2:])
-            for lease, host, element in taken
+            for lease, host, element in zip(parts, parts, parts, strict=True)
         ], read_fleet(fleet)
 
     def beat(self, lapse_ms: int, lease_ms: int, report: dict[str, Any], leases: Sequence[str]) -> Call:

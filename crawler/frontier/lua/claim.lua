@@ -2,7 +2,7 @@
 -- Leases entries of hosts whose time has come to the caller, spread over hosts, and tells what the fleet has left.
 -- ARGV: 1-3 session, 4 how many at most, 5 lease (ms), 6 room of a host that is not named, then host, room pairs for those
 --       on which the caller is busy.
--- Returns packed {'ok', {{lease id, host, element}..}, fleet (lib/lease.lua)}.
+-- Returns packed {'ok', {lease id, host, element, lease id..}, fleet (lib/lease.lua)}.
 local want, lease_ms, room = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local rooms, named = {}, 0
 for i = 7, #ARGV, 2 do
@@ -24,14 +24,14 @@ for _, packed in ipairs(redis.call('ZRANGEBYSCORE', DELAYED, '-inf', now, 'LIMIT
   redis.call('ZREM', DELAYED, packed)
 end
 
-local taken = {}
+local taken = {hosts = {}, bands = {}, elements = {}}
 local suspect = redis.call('HGET', SESSION, 'suspect')
 if want > 0 and (not suspect or redis.call('HEXISTS', INFLIGHT, suspect) == 0) then
   suspect = nil
   local packed = redis.call('LPOP', SUSPECTS)
   if packed then
     local it = cmsgpack.unpack(packed)
-    taken[1] = {host = it[1], band = it[2], element = it[3]}
+    taken.hosts[1], taken.bands[1], taken.elements[1] = it[1], it[2], it[3]
     suspect = true
   end
 end
@@ -41,14 +41,13 @@ for _, host in ipairs(hosts) do
   if (rooms[host] or room) > 0 and #ready < want then ready[#ready + 1] = host end
 end
 local scores, empty = {}, {}
-local left = want - #taken
+local left, popped = want - #taken.hosts, 0
 local share = #ready > 0 and math.ceil(left / #ready) or 0
 for _, host in ipairs(ready) do
   local n = math.min(share, left, rooms[host] or room)
   if n > 0 then
-    local got, count, drained = pop(host, n)
-    for i = 1, #got, 2 do taken[#taken + 1] = {host = host, band = got[i + 1], element = got[i]} end
-    left = left - count
+    local count, drained = pop(host, n, taken)
+    left, popped = left - count, popped + count
     if drained then
       empty[#empty + 1] = host
     else
@@ -57,16 +56,19 @@ for _, host in ipairs(ready) do
     end
   end
 end
+if popped > 0 then redis.call('HINCRBY', COUNTERS, 'waiting', -popped) end
 if #scores > 0 then redis.call('ZADD', HOSTS, unpack(scores)) end
 if #empty > 0 then redis.call('ZREM', HOSTS, unpack(empty)) end
 
 local reply = {}
-if #taken > 0 then
+if #taken.hosts > 0 then
   local first = math.max(tonumber(redis.call('HGET', STATE, 'lease') or 0) + 1, us)
   local ids = grant(me, HELD, first, now + lease_ms, taken)
-  redis.call('HSET', STATE, 'lease', text(first + #taken - 1))
+  redis.call('HSET', STATE, 'lease', text(first + #taken.hosts - 1))
   if suspect == true then redis.call('HSET', SESSION, 'suspect', ids[1]) end
-  for i, id in ipairs(ids) do reply[i] = {id, taken[i].host, taken[i].element} end
+  for i, id in ipairs(ids) do
+    reply[3 * i - 2], reply[3 * i - 1], reply[3 * i] = id, taken.hosts[i], taken.elements[i]
+  end
 elseif want > 0 and tonumber(redis.call('HGET', COUNTERS, 'waiting') or 0) == 0 then
   -- Only who could take anything is woken by it: a worker whose hosts are all busy looks again when one is free.
   redis.call('SADD', IDLE, me)

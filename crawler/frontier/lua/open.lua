@@ -39,7 +39,7 @@ if opened then
   if seen == generation then redis.call('HDEL', COUNTERS, 'seen') end
 end
 redis.call('HSET', STATE, 'schema', ARGV[4], 'identity', cmsgpack.pack(mine), 'time', text(us))
-redis.call('HSET', SESSION, 'token', ARGV[2], 'sequence', 0, 'reply', '', 'reply_before', '', 'joined', now)
+redis.call('HSET', SESSION, 'token', ARGV[2], 'sequence', 0, 'reply0', '', 'reply1', '', 'joined', now)
 redis.call('PEXPIRE', SESSION, 86400000)
 redis.call('ZADD', WORKERS, now + tonumber(ARGV[3]), ARGV[1])
 if ARGV[7] ~= '' then redis.call('SADD', FEEDERS, ARGV[7]) end

@@ -1,23 +1,23 @@
 --! base session queue lease exact seen_{filter} put
 -- Ends leases, after the links of their pages went in: done, retry at a time, dead, or back to the front of the queue.
--- ARGV: 1-3 session, 4 seen base, 5 once base, 6 error rate, 7 declared capacity, 8 number of entries, five an entry,
---       then a packed list {done, retries, dead, back, letters, tallies}:
+-- ARGV: 1-3 session, 4 seen base, 5 once base, 6 error rate, 7 declared capacity, 8 packed list of entries (lib/put.lua)
+--       or '', 9 packed list {done, retries, dead, back, letters, tallies}:
 --       done {id..}; retries {{id, host, band, due (ms, 0 = now), body}..}; dead {{id, letter}..}; back {id..};
 --       letters {letter..} of things that never were a lease; tallies {{counter, amount}..}; a letter is a flat list of
 --       field, value.
 -- Returns packed {'ok', one character an entry, {stale lease ids}}.
 -- Without entries, retries and letters its first write frees memory, so that a full server still takes it.
-local entries = tonumber(ARGV[8])
-local plan = cmsgpack.unpack(ARGV[9 + entries * 5])
+local plan = cmsgpack.unpack(ARGV[9])
 local done, retries, dead, back, letters, tallies = plan[1], plan[2], plan[3], plan[4], plan[5], plan[6]
 
 local new, queued = '', 0
-if entries > 0 then
-  new, queued = put_entries(9, entries, seen_filter(ARGV[4], tonumber(ARGV[6]), tonumber(ARGV[7])), exact_set(ARGV[5]), now)
+if ARGV[8] ~= '' then
+  local seen = seen_filter(ARGV[4], tonumber(ARGV[6]), tonumber(ARGV[7]))
+  new, queued = put_entries(cmsgpack.unpack(ARGV[8]), seen, exact_set(ARGV[5]), now)
 end
 for _, letter in ipairs(letters) do redis.call('XADD', DEAD, '*', unpack(letter)) end
 
-local found, stale = release(done, HELD)
+local stale = drop(done, HELD)
 local ended = #done - #stale
 
 local ids = {}

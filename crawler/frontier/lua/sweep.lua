@@ -15,7 +15,7 @@ if packed then
   end
   if type(meta[1]) == 'table' then
     for i, layer in ipairs(meta) do
-      for segment = 0, math.floor((layer[1] - 1) / 508) do visit(base .. ':' .. i .. ':' .. segment) end
+      for segment = 0, math.floor((layer[1] - 1) / 1016) do visit(base .. ':' .. i .. ':' .. segment) end
     end
   else
     for bucket = 0, 8 * 2 ^ meta[2] + meta[3] - 1 do visit(base .. ':' .. text(bucket)) end

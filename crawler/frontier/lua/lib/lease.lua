@@ -2,10 +2,10 @@
 -- keys were lost; they fence late workers and order the fetches of a page in storage.
 local function grant(worker, held, first, expires, taken)
   local hash, due, ids = {}, {}, {}
-  for i, it in ipairs(taken) do
+  for i, element in ipairs(taken.elements) do
     local id = text(first + i - 1)
     ids[i] = id
-    hash[2 * i - 1], hash[2 * i] = id, cmsgpack.pack({worker, it.host, it.band, it.element})
+    hash[2 * i - 1], hash[2 * i] = id, cmsgpack.pack({worker, taken.hosts[i], taken.bands[i], element})
     due[2 * i - 1], due[2 * i] = expires, id
   end
   redis.call('HSET', INFLIGHT, unpack(hash))
@@ -33,6 +33,21 @@ local function release(ids, held)
     if held then redis.call('SREM', held, unpack(live)) end
   end
   return found, stale
+end
+
+-- The same where nobody needs the records: returns the stale ids.
+local function drop(ids, held)
+  if #ids == 0 then return {} end
+  local stale, live = {}, {}
+  for i, expiry in ipairs(redis.call('ZMSCORE', LEASE, unpack(ids))) do
+    if expiry then live[#live + 1] = ids[i] else stale[#stale + 1] = ids[i] end
+  end
+  if #live > 0 then
+    redis.call('HDEL', INFLIGHT, unpack(live))
+    redis.call('ZREM', LEASE, unpack(live))
+    redis.call('SREM', held, unpack(live))
+  end
+  return stale
 end
 
 -- What the fleet has left; a worker decides from it whether the crawl is at its end.

@@ -1,47 +1,48 @@
--- Seen test and enqueueing of entries in one step. Five arguments an entry: host, band, seen key, instance key, body.
+-- Seen test and enqueueing of entries in one step. The list has five fields an entry: host, band, seen key, instance key, element.
 --   instance key ''  the entry is new unless its seen key is in the filter
 --   instance key set the entry is new unless this very instance was put before; its seen key, if any, is only recorded
---   body ''          nothing is queued (a redirect's target, fetched under the lease of its page): the entry is new unless its seen
---                    key is in the filter and was not put there by this very instance, whose worker may have died since
+--   element ''       nothing is queued (a redirect's target, fetched under the lease of its page): the entry is new unless its
+--                    seen key is in the filter and was not put there by this very instance, whose worker may have died since
 -- All is read before the first write; entries are queued before they are marked, so that an error loses none.
-local function put_entries(first, count, seen, once, at)
-  local new, lists, order, mark_seen, mark_once, here = {}, {}, {}, {}, {}, {}
-  for i = 0, count - 1 do
-    local a = first + i * 5
-    local host, band, key, instance, body = ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], ARGV[a + 4]
-    local mine = instance ~= '' and 'i' .. instance or 's' .. key
-    local known = here[mine]
-    if not known then
-      if instance == '' then
-        known = seen.has(key)
-      elseif body ~= '' then
-        known = once.has(instance)
-      else
-        known = (here['s' .. key] or seen.has(key)) and not once.has(instance)
-      end
+local function put_entries(list, seen, once, at)
+  local new, queues, queued, mark_seen, mark_once, seen_here, once_here = {}, {}, 0, {}, {}, {}, {}
+  for a = 1, #list, 5 do
+    local host, key, instance, element = list[a], list[a + 2], list[a + 3], list[a + 4]
+    local known
+    if instance == '' then
+      known = seen_here[key] or seen.has(key)
+    elseif element ~= '' then
+      known = once_here[instance] or once.has(instance)
+    else
+      known = once_here[instance] or ((seen_here[key] or seen.has(key)) and not once.has(instance))
     end
-    new[i + 1] = known and '0' or '1'
+    new[#new + 1] = known and '0' or '1'
     if not known then
-      if key ~= '' and not here['s' .. key] and (instance == '' or not seen.has(key)) then
+      if key ~= '' and not seen_here[key] and (instance == '' or not seen.has(key)) then
         mark_seen[#mark_seen + 1] = key
       end
-      if instance ~= '' then mark_once[#mark_once + 1] = instance end
-      here[mine], here['s' .. key] = true, true
-      if body ~= '' then
-        local name = queue_key(host, band)
-        if not lists[name] then
-          lists[name] = {host, band, {}}
-          order[#order + 1] = lists[name]
+      seen_here[key] = true
+      if instance ~= '' then
+        mark_once[#mark_once + 1] = instance
+        once_here[instance] = true
+      end
+      if element ~= '' then
+        local bands = queues[host]
+        if not bands then
+          bands = {}
+          queues[host] = bands
         end
-        table.insert(lists[name][3], fresh(body))
+        local elements = bands[list[a + 1]]
+        if elements then
+          elements[#elements + 1] = element
+        else
+          bands[list[a + 1]] = {element}
+        end
+        queued = queued + 1
       end
     end
   end
-  local queued = 0
-  for _, list in ipairs(order) do
-    push(list[1], list[2], list[3], at, false)
-    queued = queued + #list[3]
-  end
+  if queued > 0 then push_all(queues, queued, at) end
   for _, key in ipairs(mark_seen) do seen.add(key) end
   for _, key in ipairs(mark_once) do once.add(key) end
   seen.save()

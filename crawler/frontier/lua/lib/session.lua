@@ -5,11 +5,10 @@
 -- whose session Redis does not know (restart with a lost tail, purge, reaped worker), is refused with {'stale'}, and the
 -- worker opens a new session.
 local me, sequence = ARGV[1], tonumber(ARGV[3])
-local known = redis.call('HMGET', SESSION, 'token', 'sequence', 'reply', 'reply_before')
+local known = redis.call('HMGET', SESSION, 'token', 'sequence')
 if known[1] ~= ARGV[2] then return cmsgpack.pack({'stale', 'unknown session'}) end
 local last = tonumber(known[2])
-if last == sequence then return known[3] end
-if last == sequence + 1 then return known[4] end
+if last == sequence or last == sequence + 1 then return redis.call('HGET', SESSION, 'reply' .. sequence % 2) end
 if last + 1 ~= sequence then return cmsgpack.pack({'stale', 'batches are missing before this one'}) end
 local us = clock()
 local now = math.floor(us / 1000)
@@ -17,6 +16,6 @@ local now = math.floor(us / 1000)
 -- Keeps the reply for a resend and returns it. Its HSET may be refused by a full memory only when nothing was written.
 local function answer(reply)
   local packed = cmsgpack.pack(reply)
-  redis.call('HSET', SESSION, 'sequence', sequence, 'reply', packed, 'reply_before', known[3])
+  redis.call('HSET', SESSION, 'sequence', sequence, 'reply' .. sequence % 2, packed)
   return packed
 end
