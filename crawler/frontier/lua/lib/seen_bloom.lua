@@ -33,7 +33,8 @@ local function seen_filter(base, error_rate, declared)
   local packed = redis.call('GET', base)
   local layers = packed and cmsgpack.unpack(packed) or {new_layer({}, error_rate, declared)}
 
-  -- Ten positions of nine bits from 96 bits and one step of a linear congruential generator; then the block's 32 bits.
+  -- Ten positions of nine bits from 96 bits and one step of a linear congruential generator; then the 32 bits that choose the
+  -- block, and what has() read of the newest layer and which that was.
   local cached = {}
   local function positions(key)
     local at = cached[key]
@@ -41,13 +42,26 @@ local function seen_filter(base, error_rate, declared)
     local a, b, c, d = struct.unpack('<I4I4I4I4', key)
     at = {rshift(b, 23), rshift(c, 23), rshift(d, 23), band(rshift(b, 14), 511), band(rshift(c, 14), 511),
           band(rshift(d, 14), 511), band(rshift(b, 5), 511), band(rshift(c, 5), 511), band(rshift(d, 5), 511),
-          rshift((b * 1664525 + 1013904223) % 4294967296, 23), a}
+          rshift((b * 1664525 + 1013904223) % 4294967296, 23), a, '', 0}
     cached[key] = at
     return at
   end
 
+  local names = {}
   local function segment(layer, block)
-    return base .. ':' .. layer .. ':' .. math.floor(block / SEGMENT), block % SEGMENT * BLOCK
+    local from = block % SEGMENT
+    local number = (block - from) / SEGMENT
+    local of_layer = names[layer]
+    if not of_layer then
+      of_layer = {}
+      names[layer] = of_layer
+    end
+    local name = of_layer[number]
+    if not name then
+      name = base .. ':' .. layer .. ':' .. number
+      of_layer[number] = name
+    end
+    return name, from * BLOCK
   end
 
   local function has(key)
@@ -55,7 +69,7 @@ local function seen_filter(base, error_rate, declared)
     for layer = #layers, 1, -1 do
       local name, from = segment(layer, at[11] % layers[layer][1])
       local data = redis.call('GETRANGE', name, from, from + BLOCK - 1)
-      if layer == #layers then at.newest, at.layer = data, layer end
+      if layer == #layers then at[12], at[13] = data, layer end
       local hits = 0
       if #data > 0 then
         while hits < 10 do
@@ -81,7 +95,7 @@ local function seen_filter(base, error_rate, declared)
 
   local function words_of(at, block)
     local name, from = segment(#layers, block)
-    local data = at.layer == #layers and at.newest or redis.call('GETRANGE', name, from, from + BLOCK - 1)
+    local data = at[13] == #layers and at[12] or redis.call('GETRANGE', name, from, from + BLOCK - 1)
     if #data > 0 then return {struct.unpack(WORDS, data)} end
     -- The last byte first: the string is made at its full size and never grows by doubling.
     local blocks = math.min(SEGMENT, layers[#layers][1] - math.floor(block / SEGMENT) * SEGMENT)

@@ -1,0 +1,1 @@
+"""Measurements: ratios of runs made side by side, never asserts on absolute time."""
