@@ -40,6 +40,14 @@ def test_hosts_take_turns(fleet: FleetOnServer) -> None:
     assert hosts == ["a.test", "late.test", "a.test"]
 
 
+def test_a_host_keeps_its_turn_when_more_of_it_is_put(fleet: FleetOnServer) -> None:
+    worker = fleet.worker()
+    for url in ("http://first.test/1", "http://a.test/", "http://first.test/2"):
+        fleet.advance(0.01)
+        worker.put(page(url))
+    assert bodies(worker.claim(1)) == ["http://first.test/1"]
+
+
 @both
 def test_a_busy_host_gives_no_more_than_its_room(fleet: FleetOnServer) -> None:
     worker = fleet.worker()
