@@ -2,6 +2,8 @@
 
 import logging
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from scrapy.crawler import Crawler
@@ -38,10 +40,12 @@ def _path_of(value: Any) -> str:
     return value if isinstance(value, str) else f"{value.__module__}.{value.__qualname__}"
 
 
-def _command() -> str:
-    arguments = [argument for argument in sys.orig_argv[1:] if not argument.startswith("-")]
-    names = [argument for argument in arguments if argument in SINGLE_COMMANDS]
-    return names[0] if names and any("scrapy" in argument for argument in arguments) else ""
+def _fetches_alone(arguments: Sequence[str]) -> bool:
+    """Whether a command line is that of one of SINGLE_COMMANDS: the word after ``scrapy`` or ``-m scrapy``."""
+    for at, argument in enumerate(arguments):
+        if Path(argument).stem == "scrapy":
+            return at + 1 < len(arguments) and arguments[at + 1] in SINGLE_COMMANDS
+    return False
 
 
 class DistributedCrawl:
@@ -60,7 +64,7 @@ class DistributedCrawl:
         """Checks project and command-line settings before anything starts; a wrong one ends the process with one
         line.
         """
-        if _command():
+        if _fetches_alone(sys.orig_argv):
             return
         try:
             read_config({name: settings[name] for name in settings if name.startswith("CRAWLER_")})
@@ -71,7 +75,7 @@ class DistributedCrawl:
         """Sets the scheduler and adds the middlewares, the extension and, where CRAWLER_STORAGE is set, the
         pipelines.
         """
-        if _command():
+        if _fetches_alone(sys.orig_argv):
             return
         scheduler = SCHEDULER
         try:

@@ -139,9 +139,9 @@ class Worker:
         kind = answer.decode()
         if kind != "none":
             raise ClashError(
-                f"{key!r} ({kind}) is a request queue of scrapy-redis, whose pickles are never read here; "
-                "finish that crawl with "
-                f"scrapy-redis, or keep its filter with 'trawlnet migrate {self.spec.crawl}', and then delete the key"
+                f"{key!r} ({kind}) is a request queue of scrapy-redis, whose pickles are never read here; finish that "
+                "crawl with scrapy-redis, or delete the key to give its requests up; its filter can be kept with: "
+                f"trawlnet migrate {self.spec.crawl}"
             )
 
     def _start_heartbeat(self) -> None:
@@ -172,6 +172,11 @@ class Worker:
         self.heartbeat = Heartbeat(self.spec.target, acts, rhythm, listener, watched)
         self.heartbeat.start()
 
+    @property
+    def round_trips(self) -> int:
+        """Times that this worker waited for Redis, its heartbeat apart."""
+        return self.stream.round_trips + self._questions.round_trips
+
     def report(self) -> dict[str, str | int]:
         """What the roster shows of this worker; also called from the heartbeat's thread."""
         return {
@@ -179,7 +184,7 @@ class Worker:
             "pages": self.dispatcher.pages,
             "items": self.items(),
             "held": len(self.dispatcher.renewable()),
-            "round_trips": self.stream.round_trips + self._questions.round_trips,
+            "round_trips": self.round_trips,
         }
 
     @property

@@ -9,6 +9,7 @@ from typing import Any
 
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
+from scrapy.settings import BaseSettings
 from scrapy.utils.httpobj import urlparse_cached
 
 from crawler.assembly import Worker, WorkerSpec
@@ -49,6 +50,19 @@ def config_of(crawler: Crawler) -> Config:
     return read_config({name: crawler.settings[name] for name in crawler.settings if name.startswith("CRAWLER_")})
 
 
+def fingerprinter_path(settings: BaseSettings) -> str:
+    """Full name of the class that computes fingerprints."""
+    fingerprinter = settings["REQUEST_FINGERPRINTER_CLASS"]
+    if isinstance(fingerprinter, str):
+        return fingerprinter
+    return f"{fingerprinter.__module__}.{fingerprinter.__qualname__}"
+
+
+def foreign_queue_of(settings: BaseSettings, spider_name: str) -> str:
+    """Name of the key in which scrapy-redis would queue a spider's requests."""
+    return str((settings.get("SCHEDULER_QUEUE_KEY") or "%(spider)s:requests") % {"spider": spider_name})
+
+
 class Node:
     """One crawler as a member of the fleet; every component of the crawler gets the same one."""
 
@@ -86,13 +100,10 @@ class Node:
 
     def _spec(self) -> WorkerSpec:
         settings, spider = self.crawler.settings, self.spider
-        fingerprinter = settings["REQUEST_FINGERPRINTER_CLASS"]
         identity = {
             "project": str(settings["BOT_NAME"]),
             "spider": f"{type(spider).__module__}.{type(spider).__qualname__}",
-            "fingerprinter": fingerprinter
-            if isinstance(fingerprinter, str)
-            else f"{fingerprinter.__module__}.{fingerprinter.__qualname__}",
+            "fingerprinter": fingerprinter_path(settings),
         }
         concurrency = settings.getint("CONCURRENT_REQUESTS")
         return WorkerSpec(
@@ -100,7 +111,7 @@ class Node:
             crawl=self.config["CRAWLER_CRAWL"] or spider.name,
             identity=identity,
             start_key=self.seeds.start_key,
-            foreign_queue=(settings.get("SCHEDULER_QUEUE_KEY") or "%(spider)s:requests") % {"spider": spider.name},
+            foreign_queue=foreign_queue_of(settings, spider.name),
             concurrency=concurrency,
             per_host=settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN") or concurrency,
             seed_batch=int(getattr(spider, "redis_batch_size", None) or max(16, concurrency)),
@@ -230,4 +241,7 @@ class Node:
         """Leaves the crawl; a spider that waited for seeds and ran out of patience ends its generation."""
         if reason == "finished" and self.waits_for_seeds and self.worker.failed is None:
             await self.worker.finish()
+        assert self.crawler.stats is not None
+        self.crawler.stats.set_value("frontier/round_trips", self.worker.round_trips)
+        self.crawler.stats.set_value("frontier/pages", self.worker.dispatcher.pages)
         await self.worker.close()

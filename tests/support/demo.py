@@ -17,9 +17,10 @@ from urllib.parse import urlsplit
 
 from redis import Redis
 
-from crawler.cli import console, main_errors, watch_fleet
+from crawler.cli import console, main_errors
 from crawler.control.crawls import Crawls
 from crawler.control.local import LocalFleet, WorkersFailed
+from crawler.control.watch import watch_fleet
 from crawler.errors import ConfigError
 from crawler.redisdb.connect import RedisTarget
 from crawler.redisdb.embedded import server_url_or_start
@@ -122,7 +123,7 @@ def _crawl(
         with _master(spider, settings, seeds, redis_url):
             fleet.start(options.workers)
             try:
-                watch_fleet(fleet, crawls)
+                watch_fleet(fleet, crawls, console)
             except KeyboardInterrupt:
                 console.print("Stopping: what is not done goes back to the queue, and ./run demo goes on with it.")
                 fleet.stop()
