@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -24,8 +25,10 @@ from crawler import __version__
 from crawler.components.project import Project
 from crawler.control.crawls import Crawls
 from crawler.control.local import LocalFleet, WorkersFailed
-from crawler.control.screen import Rates, dead_table, progress_line, progress_panel, status_panel, summary_lines
+from crawler.control.screen import dead_table, status_panel, summary_lines
+from crawler.control.watch import watch_fleet
 from crawler.errors import ClashError, ConfigError, RedisUnreachable, TrawlnetError
+from crawler.frontier.store import SeenSpec
 from crawler.master import Fed, Master
 from crawler.redisdb.embedded import EmbeddedServer
 from crawler.seeds.places import Places, places_of, seeds_of
@@ -33,8 +36,6 @@ from crawler.storage.backends import open_storage
 from crawler.storage.export import export as export_records
 
 EXIT_ERROR, EXIT_USAGE, EXIT_UNREACHABLE, EXIT_STOPPED = 1, 2, 3, 4
-
-LINE_SECONDS = 5.0
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 dead_app = typer.Typer(
@@ -270,7 +271,7 @@ def _run_fleet(
     with _crawls(project, spider) as crawls:
         fleet.start(workers)
         try:
-            watch_fleet(fleet, crawls)
+            watch_fleet(fleet, crawls, console)
         except KeyboardInterrupt:
             console.print("stopping: unstarted URLs go back, downloads get 20 s; press Ctrl-C again to stop at once")
             fleet.stop()
@@ -282,30 +283,6 @@ def _run_fleet(
         raise WorkersFailed(
             f"{len(fleet.failed)} of {workers} workers failed; worker {number}: {fleet.last_error(number)}"
         )
-
-
-def watch_fleet(fleet: LocalFleet, crawls: Crawls) -> None:
-    """Shows progress until all workers have ended: one line that is drawn anew, or where that cannot be, one every
-    5 s.
-    """
-    started, rates, said = time.monotonic(), Rates(), -LINE_SECONDS
-
-    with Live(console=console, auto_refresh=False, transient=True) as live:
-
-        def look() -> None:
-            nonlocal said
-            found, seconds = crawls.status(), time.monotonic() - started
-            rates.look(seconds, found.done, sum(worker.items for worker in found.workers))
-            if found.state != "open":
-                # The run before this one, or none yet.
-                return
-            if console.is_terminal:
-                live.update(progress_panel(found, rates, seconds), refresh=True)
-            elif seconds - said >= LINE_SECONDS:
-                said = seconds
-                console.print(progress_line(found, rates, seconds), highlight=False, soft_wrap=True)
-
-        fleet.wait(look)
 
 
 @app.command()
@@ -337,6 +314,26 @@ def purge(
         f"a filter of {before.seen} URLs",
         highlight=False,
     )
+
+
+@app.command()
+def migrate(
+    spider: SpiderName,
+    delete: Annotated[bool, typer.Option("--delete", help="Remove scrapy-redis's filter afterwards.")] = False,
+    as_json: Json = False,
+    settings: Settings = None,
+) -> None:
+    """Take over the filter of a scrapy-redis crawl, so that nothing is fetched again. Interrupted, run it again."""
+    project = _project(settings)
+    identity, old = project.fingerprinter_identity(spider), project.old_crawl(spider)
+    with _crawls(project, spider) as crawls:
+        migrated = crawls.migration(SeenSpec.of(project.config), identity).run(old, delete=delete)
+    if as_json:
+        typer.echo(json.dumps(asdict(migrated)))
+        return
+    console.print(f"{migrated.read} fingerprints of {old.dupefilter}: {migrated.new} new here", highlight=False)
+    if migrated.foreign:
+        errors.print(f"trawlnet: warning: {migrated.foreign} members are no SHA-1 of scrapy-redis and were left out")
 
 
 @dead_app.command("list")

@@ -12,14 +12,17 @@ from scrapy.utils.misc import build_from_crawler, load_object
 from scrapy.utils.project import get_project_settings
 
 from crawler.components.codec import RequestCodec
-from crawler.components.node import REDIS_SETTINGS
+from crawler.components.node import REDIS_SETTINGS, fingerprinter_path, foreign_queue_of
 from crawler.components.seedrequest import request_of_seed
 from crawler.components.starts import seed_put, start_key_of
 from crawler.config import Config, read_config
+from crawler.control.migrate import OldCrawl
 from crawler.errors import ConfigError
 from crawler.frontier.store import Put
 from crawler.redisdb.connect import RedisTarget, target_from
 from crawler.seeds.parse import parse_seed
+
+SCRAPY_FINGERPRINTER = "scrapy.utils.request.RequestFingerprinter"
 
 
 class Project:
@@ -54,6 +57,30 @@ class Project:
             ConfigError: the project has spiders, and none of that name.
         """
         return start_key_of(self._spider_class(spider_name), spider_name, self.settings)
+
+    def old_crawl(self, spider_name: str) -> OldCrawl:
+        """Keys that scrapy-redis has of a spider's crawl."""
+        names = {"spider": spider_name}
+        return OldCrawl(
+            (self.settings.get("SCHEDULER_DUPEFILTER_KEY") or "%(spider)s:dupefilter") % names,
+            foreign_queue_of(self.settings, spider_name),
+        )
+
+    def fingerprinter_identity(self, spider_name: str) -> dict[str, str]:
+        """What a spider's workers must have in common with a filter that scrapy-redis filled.
+
+        Raises:
+            ConfigError: the spider computes fingerprints as Scrapy does, and so would know none of the filter.
+        """
+        settings = self.settings.copy()
+        self._spider_class(spider_name).update_settings(settings)
+        path = fingerprinter_path(settings)
+        if path == SCRAPY_FINGERPRINTER:
+            raise ConfigError(
+                f"spider {spider_name!r} has Scrapy's fingerprints, of which scrapy-redis's filter knows none; set "
+                'REQUEST_FINGERPRINTER_CLASS = "crawler.components.fingerprint.ScrapyRedisFingerprinter"'
+            )
+        return {"fingerprinter": path}
 
     def _spider_class(self, spider_name: str) -> type[Spider]:
         loader = get_spider_loader(self.settings)

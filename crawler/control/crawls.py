@@ -7,9 +7,10 @@ from typing import Any
 import msgpack
 from redis import Redis
 
+from crawler.control.migrate import Migration
 from crawler.errors import ClashError
 from crawler.frontier.seen import false_positive_rate
-from crawler.frontier.store import Scripts
+from crawler.frontier.store import Scripts, SeenSpec
 from crawler.redisdb.keys import FEEDER_PREFIX, Intake, Partition
 from crawler.redisdb.scripts import Call, run_now
 
@@ -159,6 +160,10 @@ class Crawls:
         for at in range(0, len(chosen), 64):
             replayed += int(run_now(self._client, Call(scripts.replay, keys, chosen[at : at + 64])))
         return replayed
+
+    def migration(self, spec: SeenSpec, identity: dict[str, str]) -> Migration:
+        """A migration of scrapy-redis's filter into this crawl's, for workers of that identity."""
+        return Migration(self._client, self._crawl, spec, identity)
 
     def own_keys(self) -> Iterator[bytes]:
         """Every key of the crawl, intake included and start URLs not."""
