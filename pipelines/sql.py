@@ -154,14 +154,19 @@ class SqlStorage:
 
     def count(self) -> int:
         """Rows in the table."""
-        with self._opened.connect() as connection:
+        with self._reading() as connection:
             return int(connection.execute(select(func.count()).select_from(self._table)).scalar_one())
 
     def records(self) -> Iterator[Record]:
         """Every record, by key."""
-        with self._opened.connect().execution_options(stream_results=True, yield_per=READ_BATCH) as connection:
-            for row in connection.execute(select(self._table).order_by(self._table.c.key)):
+        with self._reading() as connection:
+            streamed = connection.execution_options(stream_results=True, yield_per=READ_BATCH)
+            for row in streamed.execute(select(self._table).order_by(self._table.c.key)):
                 yield Record(**{**row._mapping, "data": json.loads(row.data)})
+
+    def _reading(self) -> Connection:
+        # Without a transaction: an export must not hold the lock that writers need.
+        return self._opened.connect().execution_options(isolation_level="AUTOCOMMIT")
 
     def close(self) -> None:
         """Closes the connections."""
