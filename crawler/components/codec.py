@@ -16,7 +16,7 @@ from crawler.components.callbacks import SpiderMethods
 from crawler.components.rebuild import BASE_ATTRIBUTES, rebuild, rebuild_plain
 from crawler.errors import UnserialisableRequest, WireError
 from crawler.frontier.classes import class_path, loaded_class
-from crawler.frontier.identity import INSTANCE_BYTES
+from crawler.frontier.identity import DIGEST_BYTES, INSTANCE_BYTES
 from crawler.frontier.wire import SCALARS, Unpackable, explain, pack_entry, plain, unpack_entry
 
 # The order in these tables, and that of the slots, is the wire format: add at the end only.
@@ -37,7 +37,7 @@ _URL_STARTS: Final = ("", "https://www.", "https://", "http://www.", "http://")
 _REQUEST_CLASSES: Final = (Request, FormRequest, JsonRequest, XmlRpcRequest)
 _SLOTS: Final[dict[str, Any]] = {
     "url": str,
-    "instance": int,
+    "instance": (int, bytes),
     "callback": (str, bool),
     "meta": (int, list, dict),
     "referer": bytes,
@@ -67,7 +67,7 @@ _CLASS_CODES: Final[dict[type, int]] = {cls: code for code, cls in enumerate(_RE
 
 
 class Decoded(NamedTuple):
-    """A request as it was put, and the id of this instance of it (empty if it was put without one)."""
+    """A request as it was put, and the identity that it was put with (empty if its fingerprint tells it)."""
 
     request: Request
     instance: bytes
@@ -86,7 +86,8 @@ class RequestCodec:
 
         Args:
             request: of any imported class that Scrapy could copy by its `attributes`.
-            instance: 8 bytes that name this instance of the request, or none.
+            instance: 8 bytes that name this instance of the request, 16 where it is fetched in place of the page
+                whose digest these are, or none.
         """
         try:
             return pack_entry(self._slots(request, instance))
@@ -176,7 +177,7 @@ class RequestCodec:
             request = rebuild_plain(fields)
         else:
             request = rebuild(_request_class(cls), {**fields, **(further or {})})
-        return Decoded(request, b"" if instance is None else instance.to_bytes(INSTANCE_BYTES, "big"))
+        return Decoded(request, _instance_of(instance))
 
 
 def _shorter_url(url: str) -> str:
@@ -188,12 +189,20 @@ def _shorter_url(url: str) -> str:
     return "\0" + url
 
 
-def _instance_slot(instance: bytes) -> int | None:
+def _instance_slot(instance: bytes) -> int | bytes | None:
     if not instance:
         return None
+    if len(instance) == DIGEST_BYTES:
+        return instance
     if len(instance) != INSTANCE_BYTES:
         raise ValueError(f"got an instance id of {len(instance)} bytes; make it with identity.instance_id")
     return int.from_bytes(instance, "big")
+
+
+def _instance_of(slot: int | bytes | None) -> bytes:
+    if slot is None:
+        return b""
+    return slot if isinstance(slot, bytes) else slot.to_bytes(INSTANCE_BYTES, "big")
 
 
 def _filled(value: object) -> Any:

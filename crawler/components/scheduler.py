@@ -130,7 +130,7 @@ class FrontierScheduler(BaseScheduler):
             parent = lease.requests[-1]
             assert isinstance(parent, Request)
             if self._is_new_try(request, parent, key):
-                return self._try_again(request, lease)
+                return self._try_again(request, key, lease)
             if request.meta.get("redirect_times", 0) == parent.meta.get("redirect_times", 0) + 1:
                 return self._follow(request, parent, key, lease)
         return self._put(request, key, lease)
@@ -139,10 +139,11 @@ class FrontierScheduler(BaseScheduler):
         tries = request.meta.get("retry_times", 0)
         return tries == parent.meta.get("retry_times", 0) + 1 and key == digest(self._fingerprint(parent))
 
-    def _try_again(self, request: Request, lease: Lease) -> bool:
+    def _try_again(self, request: Request, key: bytes, lease: Lease) -> bool:
         # A redirected page is tried again from where it stands; storage knows it under the page that was claimed.
+        identity = b"" if lease.identity == key else lease.identity
         try:
-            body = self._codec.encode(request, lease.identity)
+            body = self._codec.encode(request, identity)
         except UnserialisableRequest as error:
             return self._unserialisable(request, error, lease)
         lease.retry = NewTry(self._host(request), band_of(request.priority), 0, body)
@@ -209,5 +210,7 @@ class FrontierScheduler(BaseScheduler):
         letter = {"kind": "link", "class": "unserialisable", "reason": str(error), "url": request.url}
         self._dispatcher.bury(letter)
         if lease is not None:
-            lease.fail("unserialisable", f"its link {request.url} cannot be queued: {error}")
+            page = lease.requests[0]
+            assert isinstance(page, Request)
+            lease.fail("unserialisable", f"its link {request.url} cannot be queued: {error}", url=page.url)
         return False
