@@ -99,13 +99,13 @@ def test_only_the_one_suspect_of_a_worker_that_died_is_to_blame(fleet: FleetOnSe
 
     fleet.worker("dies 1").claim(1)
     assert _kill(fleet, (witness, [])) == (1, 0)
-    for death in range(2, DEATHS_MAX + 1):
+    for death in range(2, DEATHS_MAX + 2):
         victim = fleet.worker(f"dies {death}")
         held = victim.claim(4)
         assert (held[0].body, held[0].deaths) == (killer.encode(), death - 1)
         assert len(held) == 4
         # The other three that it held are not suspected: they come back as they were.
-        assert _kill(fleet, (witness, [])) == (4, int(death == DEATHS_MAX))
+        assert _kill(fleet, (witness, [])) == (4, int(death == DEATHS_MAX + 1))
         assert fleet.redis.llen(fleet.key("suspects")) == int(death < DEATHS_MAX)
     claimed = witness.claim(20)
     assert sorted(bodies(claimed)) == innocents

@@ -1,6 +1,6 @@
 --! base queue lease
 -- Gives back the leases of workers whose heartbeat lapsed and those that ran out.
--- ARGV: 1 tick (ms), 2 lapse (ms), 3 most leases a call, 4 deaths at which an entry becomes a dead letter.
+-- ARGV: 1 tick (ms), 2 lapse (ms), 3 most leases a call, 4 deaths as the sole suspect at which an entry is a dead letter.
 -- Returns packed {leases given back, dead letters, 1 if more is left, 1 if old generations are to be swept}.
 -- After an outage (the last tick is older than half a lapse) nobody is reaped for one lapse: all workers look lapsed then.
 -- Not in ticks: a large fleet's members tick less often than the caller's tick says, and would seem to have outages.
@@ -36,8 +36,8 @@ local function give_back(ids, suspect)
     local deaths = string.byte(lease[4], 2)
     if suspect and id ~= suspect then
       push(lease[2], lease[3], {delivered(lease[4])}, now, true)
-    elseif deaths + 1 >= deaths_max and suspect then
-      bury(lease, deaths + 1)
+    elseif deaths >= deaths_max and suspect then
+      bury(lease, deaths)
     else
       redis.call('RPUSH', SUSPECTS, cmsgpack.pack({lease[2], lease[3], delivered(lease[4], math.max(1, suspect and deaths + 1 or deaths))}))
     end
