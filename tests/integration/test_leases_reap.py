@@ -106,13 +106,13 @@ def test_only_the_one_suspect_of_a_worker_that_died_is_to_blame(fleet: FleetOnSe
         assert len(held) == 4
         # The other three that it held are not suspected: they come back as they were.
         assert _kill(fleet, (witness, [])) == (4, int(death == DEATHS_MAX + 1))
-        assert fleet.redis.llen(fleet.key("suspects")) == int(death < DEATHS_MAX)
+        assert fleet.redis.llen(fleet.key("suspects")) == int(death <= DEATHS_MAX)
     claimed = witness.claim(20)
     assert sorted(bodies(claimed)) == innocents
     assert {one.deaths for one in claimed} == {0}
     [letter] = fleet.letters()
     assert letter["element"][2:] == killer.encode()
-    assert (letter["kind"], letter["class"], letter["worker"]) == (b"page", b"worker_death", b"dies 3")
+    assert (letter["kind"], letter["class"], letter["worker"]) == (b"page", b"worker_death", b"dies 4")
 
 
 @both
