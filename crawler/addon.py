@@ -10,12 +10,13 @@ from scrapy.crawler import Crawler
 from scrapy.settings import BaseSettings
 from scrapy.utils.misc import load_object
 
-from crawler.components.node import REDIS_SETTINGS, config_of
+from crawler.components.node import REDIS_SETTINGS, config_of, exit_code
 from crawler.components.refusal import refuse
 from crawler.components.starts import check_start, let_seeds_be_fed
 from crawler.config import read_config
 from crawler.errors import ConfigError
 from crawler.redisdb.connect import target_from
+from crawler.storage.backends import open_storage
 
 log = logging.getLogger(__name__)
 
@@ -41,11 +42,20 @@ def _path_of(value: Any) -> str:
 
 
 def _fetches_alone(arguments: Sequence[str]) -> bool:
-    """Whether a command line is that of one of SINGLE_COMMANDS: the word after ``scrapy`` or ``-m scrapy``."""
-    for at, argument in enumerate(arguments):
-        if Path(argument).stem == "scrapy":
-            return at + 1 < len(arguments) and arguments[at + 1] in SINGLE_COMMANDS
-    return False
+    """Whether a command line is that of one of SINGLE_COMMANDS: the first word after ``scrapy`` or ``-m scrapy``."""
+    words = iter(arguments)
+    if not any(Path(word).stem == "scrapy" for word in words):
+        return False
+    return next((word for word in words if not word.startswith("-")), "") in SINGLE_COMMANDS
+
+
+def _check_reactor(settings: BaseSettings) -> None:
+    reactor = settings["TWISTED_REACTOR"]
+    if settings.getbool("TWISTED_REACTOR_ENABLED", True) and reactor != ASYNCIO_REACTOR:
+        raise ConfigError(
+            f"TWISTED_REACTOR is {reactor!r}, and the frontier needs asyncio; remove that setting or "
+            f"set it to {ASYNCIO_REACTOR!r}"
+        )
 
 
 class DistributedCrawl:
@@ -68,8 +78,10 @@ class DistributedCrawl:
             return
         try:
             read_config({name: settings[name] for name in settings if name.startswith("CRAWLER_")})
+            _check_reactor(settings)
         except ConfigError as error:
-            sys.exit(f"trawlnet: {error}")
+            sys.stderr.write(f"trawlnet: {error}\n")
+            sys.exit(exit_code(error))
 
     def update_settings(self, settings: BaseSettings) -> None:
         """Sets the scheduler and adds the middlewares, the extension and, where CRAWLER_STORAGE is set, the
@@ -85,22 +97,21 @@ class DistributedCrawl:
         except ConfigError as error:
             refuse(self._crawler, error)
             scheduler = REFUSING
+            # On another reactor the refusal would not end the process.
+            settings.set("TWISTED_REACTOR", ASYNCIO_REACTOR, settings.getpriority("TWISTED_REACTOR") or 0)
         settings.set("SCHEDULER", scheduler, priority=max(settings.getpriority("SCHEDULER") or 0, ADDON_PRIORITY))
         # Both run Python that is sent to them.
         settings.set("TELNETCONSOLE_ENABLED", False, "addon")
         settings.set("REMOTE_CONTROL_ENABLED", False, "addon")
 
     def _check(self, settings: BaseSettings) -> None:
-        config_of(self._crawler)
+        storage = config_of(self._crawler)["CRAWLER_STORAGE"]
+        if storage:
+            open_storage(storage)
         target_from({name: settings.get(name) for name in REDIS_SETTINGS})
         assert self._crawler.spider is not None
         check_start(type(self._crawler.spider))
-        reactor = settings["TWISTED_REACTOR"]
-        if settings.getbool("TWISTED_REACTOR_ENABLED", True) and reactor != ASYNCIO_REACTOR:
-            raise ConfigError(
-                f"TWISTED_REACTOR is {reactor!r}, and the frontier needs asyncio; remove that setting or "
-                f"set it to {ASYNCIO_REACTOR!r}"
-            )
+        _check_reactor(settings)
 
     def _install(self, settings: BaseSettings) -> None:
         let_seeds_be_fed(self._crawler)

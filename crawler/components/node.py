@@ -80,7 +80,6 @@ class Node:
         self.waits_for_seeds = hasattr(spider, "redis_key") and hasattr(spider, "max_idle_time")
         self.worker = Worker(self.config, self._spec(), self)
         self.worker.on_failure = self._stop_on
-        self.problem: TrawlnetError | None = None
         self.writer = self._writer()
         self.items = 0
         self.worker.items = lambda: self.items
@@ -124,11 +123,7 @@ class Node:
         if not config["CRAWLER_STORAGE"]:
             return None
         self.worker.dispatcher.through = self._page_through
-        try:
-            storage = open_storage(config["CRAWLER_STORAGE"], writer=self.worker.name)
-        except TrawlnetError as error:
-            self.problem = error
-            return None
+        storage = open_storage(config["CRAWLER_STORAGE"], writer=self.worker.name)
         return BatchWriter(
             storage,
             Sizes(

@@ -84,8 +84,6 @@ class FrontierScheduler(BaseScheduler):
 
     async def _open(self) -> None:
         try:
-            if self._node.problem is not None:
-                raise self._node.problem
             await self._worker.open()
         except TrawlnetError as error:
             self._node.refuse(error)

@@ -1,6 +1,7 @@
 """Connections: from the settings that scrapy-redis users know to clients with the behaviour that Trawlnet needs."""
 
 import asyncio
+import json
 import os
 import re
 from collections.abc import Mapping
@@ -90,8 +91,7 @@ def target_from(get: Mapping[str, Any]) -> RedisTarget:
     Raises:
         ConfigError: for an address that is none.
     """
-    params = {key: value for key, value in dict(get.get("REDIS_PARAMS") or {}).items() if key != "redis_cls"}
-    params.pop("decode_responses", None)
+    params = _params(get.get("REDIS_PARAMS") or {})
     if get.get("REDIS_ENCODING"):
         params["encoding"] = get["REDIS_ENCODING"]
     url = get.get("REDIS_URL") or params.pop("url", None)
@@ -113,6 +113,15 @@ def target_from(get: Mapping[str, Any]) -> RedisTarget:
     except ValueError as error:
         raise ConfigError(f"REDIS_URL has no usable port ({error}); set for example redis://localhost:6379/0") from None
     return RedisTarget(str(url), params)
+
+
+def _params(given: Any) -> dict[str, Any]:
+    """REDIS_PARAMS as a dict, or as the JSON that ``-s`` gives."""
+    try:
+        params = dict(json.loads(given) if isinstance(given, str) else given)
+    except (TypeError, ValueError):
+        raise ConfigError("REDIS_PARAMS must be a dict of the client's parameters, or that as JSON") from None
+    return {key: value for key, value in params.items() if key not in {"redis_cls", "decode_responses"}}
 
 
 def is_passing(error: BaseException) -> bool:
