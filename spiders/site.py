@@ -21,9 +21,9 @@ class SiteSpider(Spider):
         super().__init__(**kwargs)
         self.start_urls = [part.strip() for part in url.split(",") if part.strip()]
         hosts = {urlsplit(part).hostname or "" for part in self.start_urls}
-        self.allowed_domains = sorted(host for host in hosts if host)
+        self.allowed_domains = sorted(host.removeprefix("www.") for host in hosts if host)
         self._left = int(pages) or None
-        self._links = LinkExtractor(allow_domains=self.allowed_domains)
+        self._links = LinkExtractor()
 
     def parse(self, response: Response) -> Iterator[Any]:
         """Yields the page's record, then its links."""
@@ -38,8 +38,14 @@ class SiteSpider(Spider):
             "bytes": len(response.body),
         }
         for link in self._links.extract_links(response):
+            if not self._is_on_site(link.url):
+                continue
             if self._left is not None:
                 if self._left <= 0:
                     return
                 self._left -= 1
             yield Request(link.url)
+
+    def _is_on_site(self, url: str) -> bool:
+        host = urlsplit(url).hostname or ""
+        return any(host == domain or host.endswith(f".{domain}") for domain in self.allowed_domains)

@@ -86,12 +86,8 @@ def _lab(options: argparse.Namespace, redis_url: str) -> dict[str, Any]:
 def _site(options: argparse.Namespace, redis_url: str) -> dict[str, Any]:
     pages = options.pages or SITE_PAGES
     host = urlsplit(options.url).hostname
-    console.print(
-        f"{host}: about {pages} pages, robots.txt obeyed. A host has 8 requests at a time at most,", highlight=False
-    )
-    console.print(
-        "so on one host three workers are no faster than one; many hosts are what they are for.", highlight=False
-    )
+    console.print(f"{host}: about {pages} pages, robots.txt obeyed, at most 8 requests at a time:", highlight=False)
+    console.print("on one host three workers are no faster than one; many hosts are their use.", highlight=False)
     share = str(max(1, pages // options.workers))
     figures = _crawl("site", "settings.local", [], options, redis_url, {"url": options.url, "pages": share})
     figures.pop("ids")
@@ -102,7 +98,12 @@ def _crawl(
     spider: str, settings: str, seeds: list[str], options: argparse.Namespace, redis_url: str, arguments: dict[str, str]
 ) -> dict[str, Any]:
     items = FOLDER / f"{spider}.db"
-    given = [f"REDIS_URL={redis_url}", f"CRAWLER_STORAGE=sqlite:///{items}"]
+    # Whoever names a site here may crawl it, in their own network too.
+    given = [
+        f"REDIS_URL={redis_url}",
+        f"CRAWLER_STORAGE=sqlite:///{items}",
+        "CRAWLER_TARGETS_PRIVATE_ALLOWED=True",
+    ]
     environment = {"SCRAPY_SETTINGS_MODULE": settings}
     fleet = LocalFleet(
         spider, FOLDER / "log", environment, given, [f"{name}={value}" for name, value in arguments.items()]
