@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-from crawler.clock import Monotonic, monotonic, wall
+from crawler.clock import Monotonic, monotonic
 from crawler.errors import StaleSession, UnknownCallback, WireError
 from crawler.frontier.held import Engine, Lease, NewTry
 from crawler.frontier.outbox import BATCH_ENTRIES, Outbox, Outgoing, Parcel
@@ -27,7 +27,7 @@ Deferreds.
 GATHER_SECONDS = 0.005
 FULL_LOOK_SECONDS = 0.25
 OTHERS_LOOK_SECONDS = 2.0
-NEWER_DELAY_SECONDS = 30.0
+NEWER_DELAY_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +280,7 @@ class Dispatcher:
             plan.dead.append((lease.id, {**lease.fault, "worker": self._options.worker}))
         elif lease.retry is not None:
             new = lease.retry
-            plan.retries.append(Retry(lease.id, new.host, new.band, new.due_ms, new.body))
+            plan.retries.append(Retry(lease.id, new.host, new.band, new.delay_ms, new.body))
         else:
             plan.done.append(lease.id)
         for name, amount in lease.tallies.items():
@@ -340,8 +340,7 @@ class Dispatcher:
             decoded = self._engine.decode(claimed)
         except NewerWire as error:
             log.warning("an entry of host %s is left for newer workers: %s", claimed.host, error)
-            later = int((wall() + NEWER_DELAY_SECONDS) * 1000)
-            lease.retry = NewTry(claimed.host, 0, later, claimed.body)
+            lease.retry = NewTry(claimed.host, 0, NEWER_DELAY_MS, claimed.body)
             self._end_at_once(lease, now)
             return
         except (UnknownCallback, WireError) as error:

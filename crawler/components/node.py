@@ -13,7 +13,6 @@ from scrapy.settings import BaseSettings
 from scrapy.utils.httpobj import urlparse_cached
 
 from crawler.assembly import Worker, WorkerSpec
-from crawler.clock import wall
 from crawler.components.codec import RequestCodec
 from crawler.components.starts import SeedMaker
 from crawler.components.view import EngineView
@@ -31,7 +30,7 @@ log = logging.getLogger(__name__)
 EXIT_ERROR = 1
 EXIT_USAGE = 2
 EXIT_UNREACHABLE = 3
-STORAGE_DELAY_MS = 30_000
+STORAGE_DELAY_MS = 5_000
 
 REDIS_SETTINGS = ("REDIS_URL", "REDIS_HOST", "REDIS_PORT", "REDIS_DB", "REDIS_PARAMS", "REDIS_ENCODING")
 
@@ -157,8 +156,7 @@ class Node:
         request = lease.requests[0]
         assert isinstance(request, Request)
         host = queue_of(urlparse_cached(request).hostname, request.meta.get("download_slot"))
-        due_ms = int(wall() * 1000) + STORAGE_DELAY_MS
-        lease.retry = NewTry(host, band_of(request.priority), due_ms, lease.body)
+        lease.retry = NewTry(host, band_of(request.priority), STORAGE_DELAY_MS, lease.body)
 
     # dispatch.Engine
 

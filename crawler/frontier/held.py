@@ -9,11 +9,11 @@ from crawler.frontier.store import Claimed, Letter, Put
 
 @dataclass(frozen=True, slots=True)
 class NewTry:
-    """The request as it should be tried again, and when (ms since the epoch; 0 = at once)."""
+    """The request as it should be tried again, and after how many milliseconds (0 = at once)."""
 
     host: str
     band: int
-    due_ms: int
+    delay_ms: int
     body: bytes
 
 

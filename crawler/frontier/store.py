@@ -35,12 +35,12 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """A lease that ends as a new try, with the request as it is now; ``due_ms`` 0 means at once."""
+    """A lease that ends as a new try, with the request as it is now; ``delay_ms`` 0 means at once."""
 
     lease: str
     host: str
     band: int
-    due_ms: int
+    delay_ms: int
     body: bytes
 
 
@@ -63,7 +63,7 @@ class Plan:
         packed: bytes = msgpack.packb(
             [
                 self.done,
-                [[r.lease, r.host, str(r.band), r.due_ms, r.body] for r in self.retries],
+                [[r.lease, r.host, str(r.band), r.delay_ms, r.body] for r in self.retries],
                 [[lease, flat(letter)] for lease, letter in self.dead],
                 self.back,
                 [flat(letter) for letter in self.letters],

@@ -95,7 +95,7 @@ def test_pages_that_are_through_settle_all_the_same(fleet: FleetOnServer) -> Non
     [again] = (claimed for claimed in worker.claim(1))
     with _full(fleet):
         plan = Plan(done=[done], dead=[(dead, {"kind": "page", "reason": "status 404"})], back=[back])
-        plan.retries.append(retry(again, fleet.now_ms() + 5_000))
+        plan.retries.append(retry(again, 5_000))
         assert worker.settle_plan([], plan).stale == []
         assert worker.settle(page("http://a.test/0"), done=[tried]).new == "0", "nothing new in it"
     assert fleet.redis.hlen(fleet.key("inflight")) == 0

@@ -46,7 +46,7 @@ def _kind_of_everything(fleet: FleetOnServer) -> Member:
     fleet.member("feeder", SeenSpec("bloom")).open(feeder="feeder")
     worker.put(*(page(f"http://a.test/{n}", band=n % 3) for n in range(9)), unfiltered("http://b.test/"))
     one, other, dead, *_ = worker.claim(6)
-    worker.settle(done=[one.lease], retries=[retry(other, fleet.now_ms() + 60_000)])
+    worker.settle(done=[one.lease], retries=[retry(other, 60_000)])
     worker.settle(dead=[(dead.lease, {"kind": "page", "reason": "status 404"})])
     fleet.worker("idle", SeenSpec("bloom")).claim(0)
     fleet.redis.sadd(fleet.key("garbage"), "seen:0")

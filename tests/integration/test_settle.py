@@ -30,7 +30,7 @@ def test_every_way_of_ending_in_one_call(fleet: FleetOnServer) -> None:
     letter = {"kind": "page", "class": "status", "reason": "status 500 after 3 tries"}
     plan = Plan(
         done=[done.lease],
-        retries=[retry(later, fleet.now_ms() + 60_000), retry(soon, body=b"http://a.test/2?try=2")],
+        retries=[retry(later, 60_000), retry(soon, body=b"http://a.test/2?try=2")],
         dead=[(dead.lease, letter)],
         back=[back.lease],
         letters=[{"kind": "link", "class": "unserialisable", "reason": "meta key 'f' holds a function"}],
@@ -120,8 +120,7 @@ def test_links_are_in_when_their_page_is_done(fleet: FleetOnServer) -> None:
 def test_equal_entries_that_wait_for_a_new_try_stay_two(fleet: FleetOnServer) -> None:
     worker = fleet.worker()
     worker.put(unfiltered("http://a.test/", 0), unfiltered("http://a.test/", 1))
-    due = fleet.now_ms() + 1000
-    worker.settle(retries=[retry(claimed, due) for claimed in worker.claim()])
+    worker.settle(retries=[retry(claimed, 1000) for claimed in worker.claim()])
     fleet.advance(2)
     assert sorted(bodies(worker.claim())) == ["http://a.test/#0", "http://a.test/#1"]
 
@@ -190,7 +189,7 @@ def _settle_at_random(fleet: FleetOnServer, worker: Member, ending: list[str], d
         elif how == 2:
             plan.back.append(lease)
         else:
-            due = draw.choice([0, fleet.now_ms() + 5000])
+            due = draw.choice([0, 5000])
             plan.retries.append(Retry(lease, host.decode(), int(band), due, element[2:]))
     links = [page(f"http://{draw.choice('abc')}.test/{draw.randrange(400)}") for _ in range(draw.randrange(4))]
     settled = worker.settle_plan(links, plan)

@@ -10,7 +10,7 @@ import pytest
 from tests.support.far_redis import far_redis
 from tests.support.lab import Lab, LabSpec
 from tests.support.labcrawl import LabCrawl, lab_crawl
-from tests.support.slow_storage import VARIABLE
+from tests.support.troubled_storage import VARIABLE
 
 PAGES = 300
 
@@ -38,7 +38,7 @@ def test_requests_that_wait_for_their_delay_are_not_lost_with_their_worker(lab: 
 def test_a_worker_ends_only_when_its_items_are_stored(lab: Lab, tmp_path: Path, stopped: bool) -> None:
     with lab_crawl(lab, tmp_path, "flat") as crawl:
         crawl.start(
-            ["CRAWLER_STORAGE=tests.support.slow_storage.SlowStorage"],
+            ["CRAWLER_STORAGE=tests.support.troubled_storage.SlowStorage"],
             environment={VARIABLE: crawl.storage},
             arguments={"base": lab.base(0), "count": "12"},
         )
@@ -50,6 +50,21 @@ def test_a_worker_ends_only_when_its_items_are_stored(lab: Lab, tmp_path: Path, 
         assert len(crawl.items()) == 12
         assert crawl.counters()["done"] == 12
         assert crawl.counters()["in_flight"] == 0
+
+
+def test_pages_whose_items_were_not_stored_are_fetched_again_or_are_dead_letters(lab: Lab, tmp_path: Path) -> None:
+    with lab_crawl(lab, tmp_path, "flat") as crawl:
+        crawl.start(
+            ["CRAWLER_STORAGE=tests.support.troubled_storage.FlakyStorage", "CRAWLER_STORAGE_RETRY_SECONDS=0"],
+            environment={VARIABLE: crawl.storage},
+            arguments={"base": lab.base(0), "count": "20"},
+        )
+
+        assert crawl.wait() == [0]
+        counters = crawl.counters()
+        assert (counters["done"], counters["dead"]) == (18, 2)
+        assert counters["retried"] == counters["storage_failed"] > 0
+        assert len(crawl.items()) == 18
 
 
 def _pages_a_second(crawl: LabCrawl, number: int) -> float:

@@ -38,9 +38,9 @@ def redirect(url: str, parent: bytes) -> Put:
     return Put(_host(url), 0, digest(url.encode()), instance_id(parent, url.encode(), 0), b"")
 
 
-def retry(claimed: Claimed, due_ms: int = 0, body: bytes | None = None) -> Retry:
+def retry(claimed: Claimed, delay_ms: int = 0, body: bytes | None = None) -> Retry:
     """A new try of a claimed entry."""
-    return Retry(claimed.lease, claimed.host, 0, due_ms, claimed.body if body is None else body)
+    return Retry(claimed.lease, claimed.host, 0, delay_ms, claimed.body if body is None else body)
 
 
 def leases(claimed: Sequence[Claimed]) -> list[str]:

@@ -2,7 +2,7 @@
 -- Ends leases, after the links of their pages went in: done, retry at a time, dead, or back to the front of the queue.
 -- ARGV: 1-3 session, 4 seen base, 5 once base, 6 error rate, 7 declared capacity, 8 packed list of entries (lib/put.lua)
 --       or '', 9 packed list {done, retries, dead, back, letters, tallies}:
---       done {id..}; retries {{id, host, band, due (ms, 0 = now), body}..}; dead {{id, letter}..}; back {id..};
+--       done {id..}; retries {{id, host, band, delay (ms, 0 = none), body}..}; dead {{id, letter}..}; back {id..};
 --       letters {letter..} of things that never were a lease; tallies {{counter, amount}..}; a letter is a flat list of
 --       field, value.
 -- Returns packed {'ok', one character an entry, {stale lease ids}}.
@@ -28,7 +28,7 @@ for _, it in ipairs(retries) do
   if lease then
     local element = string.char(math.min(string.byte(lease[4], 1) + 1, 255), 0) .. it[5]
     if it[4] > 0 then
-      redis.call('ZADD', DELAYED, it[4], cmsgpack.pack({it[2], it[3], element}))
+      redis.call('ZADD', DELAYED, now + it[4], cmsgpack.pack({it[2], it[3], element}))
     else
       push(it[2], it[3], {element}, now, false)
     end
