@@ -1,4 +1,4 @@
-"""Finds the backend that an address names. Ours are the files of the package ``pipelines`` beside this one."""
+"""Finds the backend that an address names. Ours are the files of the package ``pipelines`` of this project."""
 
 import importlib
 import importlib.util
@@ -13,7 +13,7 @@ from crawler.errors import ConfigError
 from crawler.storage.contract import Storage
 
 ALIAS = "trawlnet_pipelines"
-"""Our package under a name that a project's own top-level ``pipelines`` cannot take."""
+"""Our package under a name that a project's own top-level ``pipelines`` cannot take; it is installed under it too."""
 
 SCHEMES = {"sqlite": "sql", "postgresql": "sql", "mysql": "sql", "mariadb": "sql", "jsonlines": "jsonlines"}
 _SCHEME = re.compile(r"^([a-z][a-z0-9]*)(\+[a-z0-9]+)?:")
@@ -54,7 +54,7 @@ def _class(path: str) -> Any:
 
 
 def _ours(name: str) -> ModuleType:
-    if ALIAS not in sys.modules:
+    if importlib.util.find_spec(ALIAS) is None:
         folder = Path(crawler.__file__).parent.parent / "pipelines"
         spec = importlib.util.spec_from_file_location(
             ALIAS, folder / "__init__.py", submodule_search_locations=[str(folder)]
