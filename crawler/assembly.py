@@ -250,8 +250,8 @@ class Worker:
         self.failed = error
         self.on_failure(error)
 
-    async def close(self) -> None:
-        """Settles what ended, gives back the rest and leaves.
+    async def close(self, *, settle: bool = True) -> None:
+        """Settles what ended (unless told not to), gives back the rest and leaves.
 
         The order has reasons: claims stop first, so that nothing new comes in; the last settle goes out before
         the leave
@@ -263,7 +263,7 @@ class Worker:
         self.dispatcher.claiming = self.feed.taking = False
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
-                while self.failed is None and self.dispatcher.closing_tick_needed():
+                while settle and self.failed is None and self.dispatcher.closing_tick_needed():
                     await self.dispatcher.tick()
                 await self._stop_tasks()
                 if self.session.token:

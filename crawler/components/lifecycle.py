@@ -79,8 +79,9 @@ class LifecycleExtension:
                 await asyncio.sleep(WATCH_SECONDS)
             await self._drain()
         except asyncio.CancelledError:
-            if self._crawler.crawling and not is_reactor_installed():
-                await self._hand_back_all()
+            if not is_reactor_installed():
+                # Every task was cancelled with this one: that the engine has a page no more does not make it done.
+                await self._hand_back_all(settle=False)
             raise
 
     async def _drain(self) -> None:
@@ -100,13 +101,13 @@ class LifecycleExtension:
             await dispatcher.give_back(dispatcher.unended())
             node.view.abandon()
 
-    async def _hand_back_all(self) -> None:
+    async def _hand_back_all(self, *, settle: bool = True) -> None:
         worker = self._node.worker
         if self._handed_back or worker.closed:
             return
         self._handed_back = True
         worker.dispatcher.claiming = worker.feed.taking = False
-        await worker.close()
+        await worker.close(settle=settle)
 
     async def spider_closed(self, spider: Spider, reason: str) -> None:
         """Ends the watch."""
