@@ -198,7 +198,7 @@ class Dispatcher:
             await self._exchange()
 
     async def _exchange(self) -> None:
-        self._mark_ended()
+        self.mark_ended()
         batch = self._gather()
         if batch.leases and len(batch.leases) == len(self._held):
             # The last of what was held: see at once what the fleet has left.
@@ -231,7 +231,8 @@ class Dispatcher:
         self._outbox.put_again(self._held.values())
         self.wake()
 
-    def _mark_ended(self) -> None:
+    def mark_ended(self) -> None:
+        """Finds the leases of whose pages nothing is open any more."""
         now = self._clock()
         for lease in self._held.values():
             if lease.ended or not lease.started or lease.open:
@@ -369,7 +370,7 @@ class Dispatcher:
 
     def closing_tick_needed(self) -> bool:
         """Whether another exchange would put or settle something."""
-        self._mark_ended()
+        self.mark_ended()
         return bool(self._outbox or any(lease.ended for lease in self._held.values()))
 
     def release_unstarted(self) -> list[str]:

@@ -103,6 +103,9 @@ class StoragePipeline:
 
     async def close_spider(self) -> None:
         """Writes what is left; the leases settle after it."""
+        await self._writer.flush()
+        # Pages that are through now may have older rows to remove, which the writer must still be open for.
+        self._node.worker.dispatcher.mark_ended()
         await self._writer.close()
 
 

@@ -54,6 +54,7 @@ class BatchWriter:
         self._drained = asyncio.Event()
         self._drained.set()
         self._task: asyncio.Task[None] | None = None
+        self._last: asyncio.Future[None] | None = None
         self._closing = False
         self.written = 0
 
@@ -77,6 +78,7 @@ class BatchWriter:
     def _enqueue(self, what: Record | PageCommit) -> "asyncio.Future[None]":
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._pending.append((what, future))
+        self._last = future
         self._wanted.set()
         if len(self._pending) >= self._sizes.records * BATCHES_BEHIND:
             self._drained.clear()
@@ -85,6 +87,12 @@ class BatchWriter:
     async def room(self) -> None:
         """Waits while storage is many batches behind."""
         await self._drained.wait()
+
+    async def flush(self) -> None:
+        """Waits until all that was taken so far is durable or has failed."""
+        if self._last is not None:
+            # Batches are written in order, so that the last one is through after all others.
+            await asyncio.wait([self._last])
 
     @property
     def pending(self) -> int:

@@ -113,6 +113,17 @@ def test_the_loop_runs_on_while_storage_is_slow() -> None:
     run(work)
 
 
+def test_a_flush_waits_for_all_that_was_taken_and_leaves_the_writer_open() -> None:
+    async def work(writer: BatchWriter, storage: MemoryStorage) -> None:
+        await writer.flush()
+        futures = [writer.add(record(f"p{n}")) for n in range(25)]
+        await writer.flush()
+        assert all(future.done() for future in futures)
+        await writer.commit("p1", 1)
+
+    assert run(work).commits == [PageCommit("p1", 1)]
+
+
 def test_a_storage_that_is_down_for_a_while_gets_the_same_batch_again() -> None:
     async def work(writer: BatchWriter, storage: MemoryStorage) -> None:
         storage.failures = 2
