@@ -10,6 +10,7 @@ import pytest
 from tests.chaos.killed_worker import trawlnet_run
 from tests.support.lab import Lab, LabSpec
 from tests.support.labcrawl import lab_crawl
+from tests.support.sleeping import put_to_sleep
 from tests.support.waiting import wait_until
 
 RUNS = 3
@@ -47,7 +48,7 @@ def test_a_worker_that_slept_past_its_lease_settles_nothing(lab: Lab, tmp_path: 
     with lab_crawl(lab, tmp_path) as crawl:
         sleeper = crawl.start()
         crawl.wait_for_hits(100)
-        sleeper.send_signal(signal.SIGSTOP)
+        put_to_sleep(sleeper, tmp_path / "items.db")
         crawl.start()
         wait_until(lambda: crawl.counters().get("returned", 0) > 0, 60, "its leases to be given back")
         sleeper.send_signal(signal.SIGCONT)
