@@ -35,6 +35,9 @@ from crawler.errors import ConfigError, RedisUnreachable, ServerUnfit
 OLDEST_SERVER = (6, 2)
 """LPOP and ZMSCORE as the scripts use them came with 6.2."""
 
+ANSWER_SECONDS = 1.0
+"""Time that every try is given: who is not to wait for a server still hears one that is there."""
+
 PASSING = re.compile(
     r"^(LOADING|READONLY|MISCONF|BUSY|OOM|NOREPLICAS|CLUSTERDOWN|TRYAGAIN|MASTERDOWN|NOSCRIPT|UNKILLABLE)\b"
     r"|command not allowed (when used memory|under OOM)",
@@ -147,12 +150,19 @@ async def wait_until_ready(client: AsyncRedis, target: RedisTarget, wait_seconds
     deadline = loop.time() + wait_seconds
     while True:
         try:
-            info: dict[str, Any] = await client.info("server")
+            # A server that takes connections and is silent would else be waited for as long as its socket.
+            async with asyncio.timeout(max(deadline - loop.time(), ANSWER_SECONDS)):
+                info: dict[str, Any] = await client.info("server")
             break
         except (RedisError, OSError) as error:
-            if not is_passing(error) or loop.time() >= deadline:
+            cause = _cause(error, target)
+            if not is_passing(error):
                 raise RedisUnreachable(
-                    f"Redis at {target.shown} cannot be used after {wait_seconds:g} s: {_cause(error, target)}; "
+                    f"Redis at {target.shown} refuses its use: {cause}; check user, password and database in REDIS_URL"
+                ) from None
+            if loop.time() >= deadline:
+                raise RedisUnreachable(
+                    f"Redis at {target.shown} cannot be used after {wait_seconds:g} s: {cause}; "
                     "start it, or set REDIS_URL"
                 ) from None
         await asyncio.sleep(min(0.25, max(0.01, deadline - loop.time())))
@@ -173,7 +183,7 @@ async def wait_until_ready(client: AsyncRedis, target: RedisTarget, wait_seconds
 
 
 def _cause(error: BaseException, target: RedisTarget) -> str:
-    text = str(error) or type(error).__name__
+    text = str(error) or ("no answer" if isinstance(error, TimeoutError) else type(error).__name__)
     password = urlsplit(target.url).password
     for secret in filter(None, (password, target.params.get("password"))):
         text = text.replace(str(secret), "***")
