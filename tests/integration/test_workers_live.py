@@ -21,7 +21,7 @@ def test_a_page_slower_than_its_lease_is_fetched_once(lab: Lab, tmp_path: Path) 
     with lab_crawl(lab, tmp_path, "flat") as crawl:
         for _ in range(2):
             crawl.start(
-                ["CRAWLER_FRONTIER_LEASE_SECONDS=2"], arguments={"base": lab.base(0), "count": "1", "seconds": "6"}
+                ["CRAWLER_FRONTIER_LEASE_SECONDS=2"], arguments={"base": lab.base(0), "count": "1", "seconds": "9"}
             )
 
         assert crawl.wait() == [0, 0]
@@ -29,7 +29,7 @@ def test_a_page_slower_than_its_lease_is_fetched_once(lab: Lab, tmp_path: Path) 
 
 
 def test_the_page_of_a_killed_worker_is_back_within_two_leases(lab: Lab, tmp_path: Path) -> None:
-    arguments = {"base": lab.base(0), "count": "1", "seconds": "3"}
+    arguments = {"base": lab.base(0), "count": "1", "seconds": "7"}
     with lab_crawl(lab, tmp_path, "flat") as crawl:
         crawl.start(["CRAWLER_FRONTIER_LEASE_SECONDS=5"], arguments=arguments)
         crawl.wait_for_hits(1)
@@ -75,7 +75,8 @@ def test_a_page_that_kills_its_workers_is_a_dead_letter_and_takes_no_other_with_
 def test_start_requests_are_run_by_one_worker(lab: Lab, tmp_path: Path) -> None:
     with lab_crawl(lab, tmp_path, "flat") as crawl:
         for _ in range(3):
-            crawl.start(arguments={"base": lab.base(0), "count": "10"})
+            # Pages that last until all have joined: who comes after the end begins a new run.
+            crawl.start(arguments={"base": lab.base(0), "count": "10", "seconds": "5"})
 
         assert crawl.wait() == [0, 0, 0]
         assert list(lab.hits().values()) == [1] * 10

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from scrapy import Request, Spider
-from scrapy.http import Response
+from scrapy.http import HtmlResponse, Response
 from scrapy.linkextractors import LinkExtractor
 
 
@@ -19,6 +19,8 @@ class BenchSpider(Spider):
         self._links = LinkExtractor()
 
     def parse(self, response: Response) -> Iterator[Any]:
+        if not isinstance(response, HtmlResponse):
+            return
         for link in self._links.extract_links(response):
             yield Request(link.url)
         yield {
