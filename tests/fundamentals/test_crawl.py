@@ -21,8 +21,7 @@ def test_a_crawl_fetches_every_page_once_stores_its_item_and_ends(project: UserP
 
 def test_two_workers_share_a_crawl_that_a_pushed_url_starts(project: UserProject, lab: Lab) -> None:
     truth = lab.truth()["pages"]
-    closing = {"CRAWLER_CLOSE_ON_FINISH": True}
-    workers = [project.worker("redis_lab", closing) for _ in range(2)]
+    workers = project.workers(2, "redis_lab", {"CRAWLER_CLOSE_ON_FINISH": True})
     project.push(lab.url)
     ended = [worker.end() for worker in workers]
     assert [one.code for one in ended] == [0, 0], ended

@@ -4,11 +4,11 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from importlib.metadata import version
 from pathlib import Path
 
 import psutil
 import pytest
-import setuptools
 
 from tests.support.commands import UserProject
 from tests.support.lab import Lab
@@ -129,7 +129,10 @@ execute()
 """The command ``scrapy`` as it is where Trawlnet was installed from a wheel: it looks in the project last."""
 
 
-@pytest.mark.skipif(int(setuptools.__version__.split(".")[0]) < 77, reason="pyproject.toml asks for a newer setuptools")
+OLD_SETUPTOOLS = int(version("setuptools").partition(".")[0]) < 77
+
+
+@pytest.mark.skipif(OLD_SETUPTOOLS, reason="pyproject.toml asks for a newer setuptools")
 def test_an_installed_trawlnet_hides_no_module_of_the_project(flat: UserProject, lab: Lab, tmp_path: Path) -> None:
     source, installed = tmp_path / "source", tmp_path / "installed"
     for name in ("crawler", "pipelines"):

@@ -5,9 +5,8 @@ import re
 
 import pytest
 
-from tests.support.commands import Ended, Settings, UserProject, paths
+from tests.support.commands import Ended, Settings, UserProject, held, paths
 from tests.support.lab import Lab
-from tests.support.waiting import wait_until
 
 pytest_plugins = ("tests.support.lab_project",)
 
@@ -55,9 +54,9 @@ def test_crawl_spiders_follow_their_rules_from_a_pushed_url(project: UserProject
 
 
 def test_start_urls_of_a_redis_spider_are_fetched_once_by_two_workers(project: UserProject, lab: Lab) -> None:
-    workers = [project.worker("with_start_urls", CLOSING, base=lab.base(0)) for _ in range(2)]
-    wait_until(lambda: len(project.status()["workers"]) == 2 or project.status()["done"], 60, "workers")
-    project.push(f"{lab.base(0)}/flat/7")
+    with held(lab):
+        workers = project.workers(2, "with_start_urls", CLOSING, base=lab.base(0))
+        project.push(f"{lab.base(0)}/flat/7")
     assert [worker.end().code for worker in workers] == [0, 0]
     assert paths(lab) == {"/flat/1": 1, "/flat/7": 1}
 

@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 import scrapy
 
-from tests.support.commands import UserProject, paths
+from tests.support.commands import UserProject, held, paths
 from tests.support.lab import Lab
 
 pytest_plugins = ("tests.support.lab_project",)
@@ -41,7 +41,8 @@ def test_a_spider_with_both_kinds_of_start_begins_the_new_way(project: UserProje
 
 
 def test_start_urls_are_fetched_once_by_two_workers(project: UserProject, lab: Lab) -> None:
-    workers = [project.worker("two_start_urls", base=lab.base(0)) for _ in range(2)]
+    with held(lab):
+        workers = project.workers(2, "two_start_urls", base=lab.base(0))
     assert [worker.end().code for worker in workers] == [0, 0]
     # The first links to the second, which is no new page then.
     assert paths(lab) == {"/links/2": 1, "/leaf/0": 1, "/leaf/1": 1}

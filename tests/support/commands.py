@@ -2,9 +2,11 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from crawler.control.crawls import Crawls
 from crawler.storage.backends import open_storage
 from tests.support.lab import Lab
 from tests.support.lab.process import ROOT
+from tests.support.waiting import wait_until
 
 LIMIT_SECONDS = 90.0
 
@@ -120,6 +123,12 @@ class UserProject:
         given = {"REDIS_URL": self.redis_url, "CRAWLER_CRAWL": self.crawl}
         return self.start("crawler.cli", *words, given=given).end()
 
+    def workers(self, count: int, spider: str, given: Settings | None = None, **arguments: str) -> list[Running]:
+        """Starts workers, and waits until all have joined."""
+        started = [self.worker(spider, {"DOWNLOAD_TIMEOUT": 80, **(given or {})}, **arguments) for _ in range(count)]
+        wait_until(lambda: len(self.status()["workers"]) == count, 80, f"{count} workers in the roster")
+        return started
+
     def push(self, *seeds: str | bytes) -> None:
         """Pushes seeds into the crawl's start URLs key; the first is taken first."""
         self.redis.rpush(f"{self.crawl}:start_urls", *seeds)
@@ -158,6 +167,16 @@ class UserProject:
             if running.process.poll() is None:
                 running.process.kill()
                 running.process.wait()
+
+
+@contextmanager
+def held(lab: Lab) -> Iterator[None]:
+    """Nothing is answered by the lab meanwhile, so that no crawl of it can end before all workers are there."""
+    os.kill(lab.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(lab.pid, signal.SIGCONT)
 
 
 def paths(lab: Lab) -> dict[str, int]:
