@@ -1,6 +1,8 @@
 """The key of an item: the same each time the same page yields the same item, so that storage has it once."""
 
+import json
 from hashlib import blake2b
+from typing import Any
 
 KEY_BYTES = 16
 
@@ -16,15 +18,15 @@ def item_key(spider: str, page: str, position: int) -> str:
     return _hash("position", spider, page, str(position))
 
 
-def declared_key(spider: str, kind: str, value: object) -> str:
+def declared_key(spider: str, kind: str, value: Any) -> str:
     """Key of an item that a field of its own identifies, whichever page it was found on; hex.
 
     Args:
         spider: name of the spider.
         kind: name of the item's class: two kinds of item may count from 1 each.
-        value: the field's value; text and numbers that print alike are told apart.
+        value: the field's value as ``jsonable`` keeps it, which is the same in each process; 7 and "7" are two.
     """
-    return _hash("field", spider, kind, f"{type(value).__name__}:{value}")
+    return _hash("field", spider, kind, json.dumps(value, sort_keys=True))
 
 
 def _hash(*parts: str) -> str:

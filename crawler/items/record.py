@@ -7,7 +7,9 @@ from itemadapter import ItemAdapter
 
 from crawler.errors import RecordRefused
 from crawler.items.key import declared_key, item_key
-from crawler.items.values import jsonable
+from crawler.items.values import fields_of, jsonable
+
+_MISSING: tuple[Any, ...] = (None, "", [], {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +30,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One item. ``key`` is hex and the same for the same item; ``data`` is JSON-able; ``stored_at`` in epoch
-    seconds.
+    """One item. ``key`` is hex and the same for the same item; ``data`` is JSON-able; ``stored_at`` in epoch seconds.
+
+    ``page`` is empty where a declared field identifies the item: other pages may hold it too, so that one page's
+    new fetch without it must not remove it.
     """
 
     key: str
@@ -51,8 +55,7 @@ def record_of(item: Any, source: Source, *, key_field: str = "", stored_at: floa
         item: the item.
         source: where it was found.
         key_field: field that identifies the item across pages; empty: it is identified by page and position.
-            The item class's
-            own ``key_field`` attribute goes first.
+            The item class's own ``key_field`` attribute goes first.
         stored_at: epoch seconds.
 
     Raises:
@@ -64,22 +67,24 @@ def record_of(item: Any, source: Source, *, key_field: str = "", stored_at: floa
         )
     adapter = ItemAdapter(item)
     kind = type(item).__name__
-    data = {str(name): jsonable(value, str(name)) for name, value in adapter.items()}
+    data = fields_of(adapter)
+    page = source.page
     field = getattr(type(item), "key_field", "") or key_field
     if field:
-        value = adapter.get(field)
-        if value is None:
+        value = jsonable(adapter.get(field), field)
+        if value in _MISSING:
+            # All items with an empty key would be one, and the last of them be kept.
             raise RecordRefused(
                 f"a {kind} lacks its key field {field!r}; fill it in, or change CRAWLER_STORAGE_KEY_FIELD"
             )
-        key = declared_key(source.spider, kind, value)
+        key, page = declared_key(source.spider, kind, value), ""
     else:
         key = item_key(source.spider, source.page, source.position)
     return Record(
         key,
         source.crawl,
         source.spider,
-        source.page,
+        page,
         source.fetch,
         source.position,
         source.url,

@@ -15,7 +15,7 @@ from crawler.storage.contract import Storage
 ALIAS = "trawlnet_pipelines"
 """Our package under a name that a project's own top-level ``pipelines`` cannot take; it is installed under it too."""
 
-SCHEMES = {"sqlite": "sql", "postgresql": "sql", "mysql": "sql", "mariadb": "sql", "jsonlines": "jsonlines"}
+SCHEMES = {"sqlite": "sql", "postgresql": "sql", "jsonlines": "jsonlines"}
 _SCHEME = re.compile(r"^([a-z][a-z0-9]*)(\+[a-z0-9]+)?:")
 _CLASS = re.compile(r"^[A-Za-z_][\w.]*\.[A-Za-z_]\w*$")
 

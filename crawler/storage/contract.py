@@ -9,7 +9,7 @@ from crawler.items.record import Record
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A record that the backend will never take, and why; the rest of its batch is stored."""
+    """One of the records given that the backend will never take, and why; the rest of its batch is stored."""
 
     record: Record
     reason: str
@@ -35,25 +35,35 @@ class Storage(Protocol):
         """
 
     def write(self, records: Sequence[Record]) -> list[Refusal]:
-        """Stores records by key and returns when they are durable; of two with one key the one of the later fetch
-        stays.
+        """Stores records by key and returns when they are durable.
+
+        Of two with one key the one of the later fetch stays, of one fetch the last. A record of an older fetch than
+        its page's last commit is left out.
 
         Raises:
             StorageError: nothing or only a part was stored; writing the same again is right.
         """
 
     def commit(self, pages: Sequence[PageCommit]) -> None:
-        """Removes the records that older fetches left of these pages.
+        """Removes the records that older fetches left of these pages, and those that they still write later.
 
         Raises:
             StorageError: it could not be done now.
         """
 
     def count(self) -> int:
-        """How many records there are."""
+        """How many records there are.
+
+        Raises:
+            StorageError: what is stored cannot be read.
+        """
 
     def records(self) -> Iterator[Record]:
-        """Every record once, in an order that is the same each time for the same content."""
+        """Every record once, in an order that is the same each time for the same content.
+
+        Raises:
+            StorageError: what is stored cannot be read.
+        """
 
     def close(self) -> None:
         """Releases what the backend holds; it may be opened again."""

@@ -23,6 +23,7 @@ def export(storage: Storage, out: TextIO, form: str) -> int:
 
     Raises:
         ConfigError: the form is neither.
+        StorageError: what is stored cannot be read.
     """
     if form not in FORMS:
         raise ConfigError(f"an export is jsonl or csv, got {form!r}")
@@ -30,7 +31,8 @@ def export(storage: Storage, out: TextIO, form: str) -> int:
 
 
 def _fields(record: Record) -> dict[str, object]:
-    return {name: plain(value) for name, value in record.data.items()}
+    fields: dict[str, object] = plain(record.data)
+    return fields
 
 
 def _jsonl(storage: Storage, out: TextIO) -> int:
@@ -42,7 +44,7 @@ def _jsonl(storage: Storage, out: TextIO) -> int:
 
 
 def _csv(storage: Storage, out: TextIO) -> int:
-    columns = sorted({name for record in storage.records() for name in record.data})
+    columns = sorted({name for record in storage.records() for name in _fields(record)})
     writer = csv.writer(out)
     writer.writerow(columns)
     count = 0

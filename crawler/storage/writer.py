@@ -1,18 +1,20 @@
-"""Group commit: records of many pages go in one batch, and each learns when it is durable. Never blocks the event
-loop.
-"""
+"""Group commit: records of many pages go in one batch, and each learns when it is durable. Never blocks the loop."""
 
 import asyncio
 import logging
+import math
 import random
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from crawler.clock import Monotonic, monotonic
 from crawler.errors import RecordRefused, StorageError
 from crawler.items.record import Record
+from crawler.items.values import bytes_of
 from crawler.storage.contract import PageCommit, Storage
 
 log = logging.getLogger(__name__)
@@ -32,6 +34,15 @@ class Sizes:
     records: int = 500
     seconds: float = 0.1
     retry_seconds: float = 60.0
+    bytes: int = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    what: Record | PageCommit
+    durable: "asyncio.Future[None]"
+    bytes: int
+    since: float
 
 
 class BatchWriter:
@@ -49,14 +60,17 @@ class BatchWriter:
         self._clock = clock
         self._uniform = uniform
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="trawlnet-storage")
-        self._pending: list[tuple[Record | PageCommit, asyncio.Future[None]]] = []
-        self._wanted = asyncio.Event()
+        self._pending: deque[_Entry] = deque()
+        self._pending_bytes = 0
+        self._batch: list[_Entry] = []
+        self._last: asyncio.Future[None] | None = None
+        self._wake = asyncio.Event()
         self._drained = asyncio.Event()
         self._drained.set()
         self._task: asyncio.Task[None] | None = None
-        self._last: asyncio.Future[None] | None = None
         self._closing = False
-        self.written = 0
+        self._ended = False
+        self._flush_by = math.inf
 
     async def open(self) -> None:
         """Opens the storage and starts writing.
@@ -66,33 +80,47 @@ class BatchWriter:
         """
         await self._call(self._storage.open)
         self._task = asyncio.get_running_loop().create_task(self._run(), name="storage writer")
+        self._task.add_done_callback(self._end)
 
     def add(self, record: Record) -> "asyncio.Future[None]":
         """Takes a record. The future ends when it is durable, or with RecordRefused or StorageError."""
-        return self._enqueue(record)
+        return self._enqueue(record, bytes_of(record.data) + len(record.url))
 
     def commit(self, page: str, fetch: int) -> "asyncio.Future[None]":
         """Takes the completion of a page that was fetched before; its records were added first."""
-        return self._enqueue(PageCommit(page, fetch))
+        return self._enqueue(PageCommit(page, fetch), len(page))
 
-    def _enqueue(self, what: Record | PageCommit) -> "asyncio.Future[None]":
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._pending.append((what, future))
-        self._last = future
-        self._wanted.set()
-        if len(self._pending) >= self._sizes.records * BATCHES_BEHIND:
+    def _enqueue(self, what: Record | PageCommit, size: int) -> "asyncio.Future[None]":
+        durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._ended:
+            durable.set_exception(StorageError("the storage writer has ended; nothing more is stored by this process"))
+            return durable
+        self._last = durable
+        self._pending.append(_Entry(what, durable, size, self._clock()))
+        self._pending_bytes += size
+        if len(self._pending) == 1 or self._full(1):
+            self._wake.set()
+        if self._full(BATCHES_BEHIND):
             self._drained.clear()
-        return future
+        return durable
+
+    def _full(self, batches: int) -> bool:
+        return len(self._pending) >= self._sizes.records * batches or self._pending_bytes >= self._sizes.bytes * batches
 
     async def room(self) -> None:
         """Waits while storage is many batches behind."""
         await self._drained.wait()
 
     async def flush(self) -> None:
-        """Waits until all that was taken so far is durable or has failed."""
-        if self._last is not None:
+        """Waits until all that was taken is durable or has failed; ``retry_seconds`` in all where storage fails."""
+        if self._last is None:
+            return
+        self._flush_by = self._clock() + self._sizes.retry_seconds
+        try:
             # Batches are written in order, so that the last one is through after all others.
             await asyncio.wait([self._last])
+        finally:
+            self._flush_by = math.inf
 
     @property
     def pending(self) -> int:
@@ -100,67 +128,77 @@ class BatchWriter:
         return len(self._pending)
 
     async def close(self) -> None:
-        """Writes what is pending, then closes the storage."""
+        """Writes what is pending, for ``retry_seconds`` in all where storage fails, then closes the storage."""
         self._closing = True
-        self._wanted.set()
-        if self._task is not None:
-            await self._task
-            await self._call(self._storage.close)
-        self._thread.shutdown(wait=False)
+        self._flush_by = self._clock() + self._sizes.retry_seconds
+        self._wake.set()
+        try:
+            if self._task is not None:
+                await self._task
+                await self._call(self._storage.close)
+        finally:
+            self._thread.shutdown(wait=False)
 
     async def _run(self) -> None:
-        while self._pending or not self._closing:
-            await self._wanted.wait()
-            self._wanted.clear()
-            # A batch gathers until it is full or old; while one is written the next one fills.
-            deadline = self._clock() + self._sizes.seconds
-            while len(self._pending) < self._sizes.records and not self._closing and self._pending:
-                left = deadline - self._clock()
-                if left <= 0:
-                    break
-                await asyncio.sleep(min(left, 0.05))
-            while self._pending:
-                batch, self._pending = (
-                    self._pending[: self._sizes.records],
-                    self._pending[self._sizes.records :],
-                )
-                await self._write(batch)
-                if len(self._pending) < self._sizes.records * BATCHES_BEHIND:
-                    self._drained.set()
-                if len(self._pending) < self._sizes.records and not self._closing:
-                    self._wanted.set() if self._pending else None
-                    break
+        while True:
+            await self._gather()
+            self._take()
+            if not self._batch:
+                return
+            await self._write(self._batch)
+            self._batch = []
 
-    async def _write(self, batch: Sequence[tuple[Record | PageCommit, "asyncio.Future[None]"]]) -> None:
-        records = [what for what, _ in batch if isinstance(what, Record)]
-        commits = [what for what, _ in batch if isinstance(what, PageCommit)]
+    async def _gather(self) -> None:
+        # While one batch is written the next one fills: it may be old enough already.
+        while not self._closing and not self._full(1):
+            left = self._pending[0].since + self._sizes.seconds - self._clock() if self._pending else None
+            if left is not None and left <= 0:
+                return
+            self._wake.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._wake.wait()
+
+    def _take(self) -> None:
+        size = 0
+        while self._pending and len(self._batch) < self._sizes.records and size < self._sizes.bytes:
+            entry = self._pending.popleft()
+            size += entry.bytes
+            self._batch.append(entry)
+        self._pending_bytes -= size
+        if not self._full(BATCHES_BEHIND):
+            self._drained.set()
+
+    async def _write(self, batch: Sequence[_Entry]) -> None:
+        records = [entry.what for entry in batch if isinstance(entry.what, Record)]
+        commits = [entry.what for entry in batch if isinstance(entry.what, PageCommit)]
         refused: dict[int, str] = {}
+        durable: list[_Entry] = []
         try:
             if records:
                 for refusal in await self._until_done(lambda: self._storage.write(records)):
                     refused[id(refusal.record)] = refusal.reason
+            durable = [entry for entry in batch if isinstance(entry.what, Record)]
             if commits:
                 await self._until_done(lambda: self._storage.commit(commits))
-        except Exception as error:
+            durable = list(batch)
+        except Exception as error:  # a backend may be the user's own: whatever it raises, the writer goes on
             failure = error if isinstance(error, StorageError) else StorageError(f"{type(error).__name__}: {error}")
             log.error(
                 "storage did not take a batch of %d: %s",
-                len(batch),
+                len(batch) - len(durable),
                 failure,
                 exc_info=not isinstance(error, StorageError),
             )
-            for _, future in batch:
-                if not future.done():
-                    future.set_exception(failure)
-            return
-        self.written += len(records) - len(refused)
-        for what, future in batch:
-            if future.done():
+            taken = set(map(id, durable))
+            _fail((entry for entry in batch if id(entry) not in taken), failure)
+        for entry in durable:
+            if entry.durable.done():
                 continue
-            if id(what) in refused:
-                future.set_exception(RecordRefused(refused[id(what)]))
+            if id(entry.what) in refused:
+                entry.durable.set_exception(RecordRefused(refused[id(entry.what)]))
             else:
-                future.set_result(None)
+                entry.durable.set_result(None)
 
     async def _until_done(self, act: Callable[[], T]) -> T:
         give_up_at = self._clock() + self._sizes.retry_seconds
@@ -169,11 +207,28 @@ class BatchWriter:
             try:
                 return await self._call(act)
             except StorageError as error:
-                if self._clock() >= give_up_at:
+                if self._clock() >= min(give_up_at, self._flush_by):
                     raise
                 log.warning("storage does not take batches (%s); trying again", error)
                 await asyncio.sleep(self._uniform(delay / 2, delay))
                 delay = min(delay * 2, LONGEST_DELAY_SECONDS)
 
-    async def _call(self, act: Callable[..., T], *args: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, act, *args)
+    async def _call(self, act: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, act)
+
+    def _end(self, task: "asyncio.Task[None]") -> None:
+        """Nobody may wait for ever for a record of a writer that was cancelled or broke."""
+        self._ended = True
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.error("the storage writer broke", exc_info=error)
+        left = [*self._batch, *self._pending]
+        self._pending.clear()
+        self._drained.set()
+        _fail(left, StorageError(f"the storage writer ended before its batch was written ({error or 'stopped'})"))
+
+
+def _fail(entries: Iterable[_Entry], failure: StorageError) -> None:
+    for entry in entries:
+        if not entry.durable.done():
+            entry.durable.set_exception(failure)
