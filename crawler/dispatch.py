@@ -226,7 +226,8 @@ class Dispatcher:
     async def _reopen(self, error: StaleSession) -> None:
         log.warning("%s; joining again and putting again what it holds", error)
         options = self._options
-        await self._stream.open(options.identity, int(options.lapse_seconds * 1000), keep_seen=options.keep_seen)
+        lapse_ms = int(options.lapse_seconds * 1000)
+        await self._stream.open(options.identity, lapse_ms, keep_seen=options.keep_seen, held=list(self._held))
         self.reset()
         self._outbox.put_again(self._held.values())
         self.wake()
@@ -243,6 +244,8 @@ class Dispatcher:
                     "lease_age",
                     f"not through after {age:.0f} s, more than CRAWLER_FRONTIER_LEASE_MAX_SECONDS",
                 )
+                for request in lease.requests:
+                    self._engine.give_up(request)
             elif any(self._engine.has(request) for request in lease.requests):
                 continue
             elif not lease.through:

@@ -57,15 +57,20 @@ class LifecycleExtension:
     def spider_idle(self, spider: Spider) -> None:
         """Keeps a spider that waits for seeds until the whole fleet was idle for its limit."""
         node = self._node
-        if not node.waits_for_seeds or node.worker.ended:
+        if not node.waits_for_seeds or self._may_end():
             return
-        limit = float(node.spider.max_idle_time or 0)  # type: ignore[attr-defined]
-        idle = node.worker.idle_seconds()
-        if limit and idle >= limit:
-            return
-        if limit and (self._waking is None or self._waking.when() <= asyncio.get_running_loop().time()):
-            self._waking = asyncio.get_running_loop().call_later(max(0.05, limit - idle), node.wake)
+        limit, loop = self._idle_limit(), asyncio.get_running_loop()
+        if limit and (self._waking is None or self._waking.when() <= loop.time()):
+            self._waking = loop.call_later(max(0.05, limit - node.worker.idle_seconds()), node.wake)
         raise DontCloseSpider
+
+    def _idle_limit(self) -> float:
+        return float(getattr(self._node.spider, "max_idle_time", None) or 0)
+
+    def _may_end(self) -> bool:
+        """Whether the crawl is finished, or this spider has waited for seeds as long as it should."""
+        node, limit = self._node, self._idle_limit()
+        return node.worker.ended or (node.waits_for_seeds and 0 < limit <= node.worker.idle_seconds())
 
     def spider_error(self, **_: Any) -> None:
         """Counts an exception of a callback; the page is done all the same, as in Scrapy."""
@@ -77,6 +82,9 @@ class LifecycleExtension:
         try:
             while not self._node.view.closing:
                 await asyncio.sleep(WATCH_SECONDS)
+                if self._node.view.held_up and self._may_end():
+                    log.warning("closing over requests that never ended: their leases ran out of age")
+                    self._node.close_spider("finished")
             await self._drain()
         except asyncio.CancelledError:
             if not is_reactor_installed():

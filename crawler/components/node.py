@@ -174,6 +174,10 @@ class Node:
         """Whether the request is in the downloader."""
         return self.view.is_downloading(request)
 
+    def give_up(self, request: Hashable) -> None:
+        """Notes a request whose lease is over though its page is not."""
+        self.view.give_up(request)
+
     def wake(self) -> None:
         """Wakes the engine."""
         self.view.wake()
@@ -215,9 +219,13 @@ class Node:
 
     def _stop_on(self, error: BaseException) -> None:
         self.exit_with(EXIT_ERROR)
+        self.close_spider("frontier_error")
+
+    def close_spider(self, reason: str) -> None:
+        """Makes the engine close its spider, idle or not."""
         engine = self.crawler.engine
         if engine is not None and not self.view.closing:
-            self._closing = asyncio.get_running_loop().create_task(engine.close_spider_async(reason="frontier_error"))
+            self._closing = asyncio.get_running_loop().create_task(engine.close_spider_async(reason=reason))
 
     def exit_with(self, code: int) -> None:
         """Makes the process end with the code once the engine has stopped."""

@@ -15,6 +15,7 @@ class EngineView:
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
+        self._given_up: set[Hashable] = set()
 
     @property
     def _slot(self) -> Any:
@@ -48,6 +49,16 @@ class EngineView:
         """Requests that are being downloaded or scraped."""
         slot = self._slot
         return 0 if slot is None else len(slot.inprogress)
+
+    def give_up(self, request: Hashable) -> None:
+        """Notes a request that may never end."""
+        self._given_up.add(request)
+
+    @property
+    def held_up(self) -> bool:
+        """Whether the engine has nothing left but requests that may never end."""
+        slot = self._slot
+        return bool(self._given_up and slot is not None and slot.inprogress and self._given_up >= slot.inprogress)
 
     def abandon(self) -> None:
         """Lets a closing engine go on without what it still downloads or scrapes; the leases of that were handed

@@ -38,6 +38,9 @@ class Engine(Protocol):
     def is_downloading(self, request: Hashable) -> bool:
         """Whether the request waits for, or takes, a download slot."""
 
+    def give_up(self, request: Hashable) -> None:
+        """Says that a request's lease is over though its page is not: it must not keep the engine from ending."""
+
     def wake(self) -> None:
         """Asks for the next requests soon."""
 

@@ -23,6 +23,7 @@ class Engine:
         self.downloading: set[Hashable] = set()
         self.refused: dict[str, Exception] = {}
         self.woken = 0
+        self.given_up: list[Hashable] = []
 
     def decode(self, claimed: Claimed) -> Decoded:
         url = claimed.body.decode()
@@ -35,6 +36,9 @@ class Engine:
 
     def is_downloading(self, request: Hashable) -> bool:
         return request in self.downloading
+
+    def give_up(self, request: Hashable) -> None:
+        self.given_up.append(request)
 
     def wake(self) -> None:
         self.woken += 1
