@@ -186,16 +186,25 @@ class Session:
         self.sequence = 0
         self.opened = Opened(0, 0, "", False)
 
-    def open(self, identity: dict[str, str], lapse_ms: int, *, keep_seen: bool = False, feeder: str = "") -> Call:
+    def open(
+        self,
+        identity: dict[str, str],
+        lapse_ms: int,
+        *,
+        keep_seen: bool = False,
+        feeder: str = "",
+        held: Sequence[str] = (),
+    ) -> Call:
         """Joins the crawl under a new token; earlier batches of this worker are refused from then on.
 
-        Joining again never starts a finished crawl over: only a worker that is new to it does.
+        Joining again never starts a finished crawl over: only a worker that is new to it does. It gives back the
+        leases that Redis takes for this worker's but for those that it says it has ``held``.
         """
         self.token = secrets.token_hex(8)
         self.sequence = 0
         packed = msgpack.packb({**identity, "filter": self.seen.kind}, use_bin_type=False)
         again = "1" if self.opened.generation else "0"
-        args = [self.worker, self.token, lapse_ms, SCHEMA, packed, "1" if keep_seen else "0", feeder, again]
+        args = [self.worker, self.token, lapse_ms, SCHEMA, packed, "1" if keep_seen else "0", feeder, again, *held]
         return Call(self.scripts.open, self.keys, args)
 
     def read_opened(self, reply: bytes) -> Opened:

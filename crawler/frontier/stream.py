@@ -69,14 +69,20 @@ class Stream:
         self.down_since: float | None = None
 
     async def open(
-        self, identity: dict[str, str], lapse_ms: int, *, keep_seen: bool = False, feeder: str = ""
+        self,
+        identity: dict[str, str],
+        lapse_ms: int,
+        *,
+        keep_seen: bool = False,
+        feeder: str = "",
+        held: Sequence[str] = (),
     ) -> Opened:
-        """Joins the crawl, as a new session.
+        """Joins the crawl, as a new session; ``held`` are the leases of a worker that joins again.
 
         Raises:
             ClashError: the crawl in Redis is another one.
         """
-        reply = await self.ask(self.session.open(identity, lapse_ms, keep_seen=keep_seen, feeder=feeder))
+        reply = await self.ask(self.session.open(identity, lapse_ms, keep_seen=keep_seen, feeder=feeder, held=held))
         return self.session.read_opened(reply)
 
     async def ask(self, call: Call) -> Any:

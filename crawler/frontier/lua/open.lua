@@ -1,8 +1,8 @@
---! base
+--! base queue lease back
 -- Lets a worker, a feeder or a reader join the crawl: makes the crawl's record, or a new generation of a finished one.
 -- ARGV: 1 worker id, 2 new session token, 3 lapse (ms), 4 schema, 5 identity (packed map of names that must not differ),
 --       6 '1' to keep the seen filter over generations, 7 feeder name or '', 8 '1' if the caller was in the crawl before and
---       lost its session: then it does not start a finished crawl over.
+--       lost its session: then it does not start a finished crawl over, and 9 and on are ids of the leases that it holds.
 -- Returns packed {'ok', generation, generation of the seen filter, start, whether this call opened a generation}
 --       or {'clash', name, stored, given}.
 local us = clock()
@@ -43,4 +43,13 @@ redis.call('HSET', SESSION, 'token', ARGV[2], 'sequence', 0, 'reply0', '', 'repl
 redis.call('PEXPIRE', SESSION, 86400000)
 redis.call('ZADD', WORKERS, now + tonumber(ARGV[3]), ARGV[1])
 if ARGV[7] ~= '' then redis.call('SADD', FEEDERS, ARGV[7]) end
+if ARGV[8] == '1' then
+  -- What it settled, or claimed and never heard of, in a tail that Redis lost: nobody else would work on it until it runs out.
+  local holds, forgotten = {}, {}
+  for i = 9, #ARGV do holds[ARGV[i]] = true end
+  for _, id in ipairs(redis.call('SMEMBERS', HELD)) do
+    if not holds[id] then forgotten[#forgotten + 1] = id end
+  end
+  if give_back(forgotten, HELD, now) > 0 then wake() end
+end
 return cmsgpack.pack({'ok', generation, seen, redis.call('HGET', STATE, 'start') or '', opened and 1 or 0})
