@@ -88,6 +88,7 @@ class LifecycleExtension:
             await self._drain()
         except asyncio.CancelledError:
             if not is_reactor_installed():
+                self._node.view.mute()
                 # Every task was cancelled with this one: that the engine has a page no more does not make it done.
                 await self._hand_back_all(settle=False)
             raise

@@ -60,6 +60,12 @@ class EngineView:
         slot = self._slot
         return bool(self._given_up and slot is not None and slot.inprogress and self._given_up >= slot.inprogress)
 
+    def mute(self) -> None:
+        """Keeps the errbacks of what is in progress from being called: it was handed back and has not failed."""
+        slot = self._slot
+        for request in () if slot is None else slot.inprogress:
+            request.errback = _ignore
+
     def abandon(self) -> None:
         """Lets a closing engine go on without what it still downloads or scrapes; the leases of that were handed
         back.
@@ -68,6 +74,7 @@ class EngineView:
         slot = self._slot
         if slot is None or slot.closing is None:
             return
+        self.mute()
         scraper_slot = engine.scraper.slot
         if scraper_slot is not None:
             scraper_slot.queue.clear()
@@ -76,3 +83,7 @@ class EngineView:
         slot.inprogress.clear()
         if not slot.closing.called:
             slot._maybe_fire_closing()
+
+
+def _ignore(failure: Any) -> None:
+    """Errback of a request that was handed back."""
