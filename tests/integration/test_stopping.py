@@ -69,17 +69,23 @@ def test_pages_under_way_are_done_in_the_grace_time_and_all_others_are_left(
         assert len(crawl.items()) == PAGES
 
 
-@needs_reactorless
-def test_a_second_signal_hands_everything_back_without_a_reactor_too(lab: Lab, tmp_path: Path) -> None:
-    with lab_crawl(lab, tmp_path, "flat") as crawl:
-        number = slow_pages(crawl, 15, *REACTORLESS)
+@pytest.mark.parametrize("again", [True, False], ids=["second signal", "end of grace"])
+@pytest.mark.parametrize("extra", [(), pytest.param(REACTORLESS, id="reactorless", marks=needs_reactorless)])
+def test_pages_that_are_handed_back_have_not_failed(
+    lab: Lab, tmp_path: Path, extra: tuple[str, ...], again: bool
+) -> None:
+    with lab_crawl(lab, tmp_path, "erring") as crawl:
+        number = slow_pages(crawl, 15, f"CRAWLER_STOP_GRACE_SECONDS={60 if again else 1}", *extra)
         wait_for_slots(crawl)
         stop(crawl, number)
-        crawl.workers[number].send_signal(signal.SIGTERM)
-        crawl.wait(14)
+        if again:
+            crawl.workers[number].send_signal(signal.SIGTERM)
 
+        assert crawl.wait(14) == [0]
         counters = crawl.counters()
         assert (counters.get("done", 0), counters["waiting"], counters["in_flight"]) == (0, PAGES, 0)
+        assert "errback called" not in crawl.log(number)
+        assert " ERROR: " not in crawl.log(number)
 
 
 def test_start_requests_that_a_stopped_worker_did_not_come_to_are_run_by_the_next(lab: Lab, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from scrapy.exceptions import CloseSpider
 from scrapy.http import Response
+from twisted.python.failure import Failure
 
 from tests.support.spiders.workers import FlatSpider
 
@@ -31,3 +32,16 @@ class ClosingSpider(FlatSpider):
         yield {"url": response.url}
         if response.url.endswith("n=0") and not self.patient:
             raise CloseSpider("enough")
+
+
+class ErringSpider(FlatSpider):
+    """Says when the errback of one of its pages is called."""
+
+    name = "erring"
+
+    async def start(self) -> AsyncIterator[Any]:
+        async for request in super().start():
+            yield request.replace(errback=self.failed)
+
+    def failed(self, failure: Failure) -> None:
+        self.logger.info("errback called: %s", failure.getErrorMessage())
