@@ -100,9 +100,7 @@ def _leave_a_suspect(fleet: FleetOnServer, worker: Member) -> None:
 
 UNFINISHED: dict[str, Callable[[FleetOnServer, Member], object]] = {
     "an entry waits": lambda fleet, worker: worker.put(page("http://b.test/")),
-    "an entry is delayed": lambda fleet, worker: worker.settle(
-        retries=[retry(_claimed(worker), 10_000)]
-    ),
+    "an entry is delayed": lambda fleet, worker: worker.settle(retries=[retry(_claimed(worker), 10_000)]),
     "an entry is leased": lambda fleet, worker: _claimed(worker),
     "an entry is suspected": _leave_a_suspect,
     "a feeder is at work": lambda fleet, worker: fleet.member("feeder").open(feeder="feeder"),

@@ -49,8 +49,12 @@ def test_start_urls_are_fetched_once_by_two_workers(project: UserProject, lab: L
     assert project.ids() == ["leaf/0", "leaf/1"]
 
 
-def test_items_and_requests_of_start_are_stored_and_fetched_once(project: UserProject, lab: Lab) -> None:
-    project.finish("start_items", base=lab.base(0))
+def test_start_runs_on_one_of_two_workers_and_its_items_are_stored_once(project: UserProject, lab: Lab) -> None:
+    with held(lab):
+        workers = project.workers(2, "start_items", base=lab.base(0))
+    ended = [worker.end() for worker in workers]
+    assert [one.code for one in ended] == [0, 0]
+    assert sum(one.log.count("start() runs") for one in ended) == 1
     assert project.ids() == ["leaf/1", "start-0", "start-1"]
     assert paths(lab) == {"/leaf/1": 1}
 
@@ -141,6 +145,44 @@ def test_a_form_is_filled_in_and_what_is_behind_it_is_crawled(project: UserProje
 def test_a_crawl_spider_follows_its_rules(project: UserProject, lab: Lab) -> None:
     project.finish("rules", base=lab.base(0))
     assert project.ids() == ["leaf/0", "leaf/1", "leaf/2"]
+
+
+@pytest.mark.parametrize(("inner", "status", "hits"), [("/leaf/5", 200, 1), ("/status/500", 500, 3)])
+def test_what_a_callback_fetches_by_itself_is_not_the_page_s(
+    project: UserProject, lab: Lab, inner: str, status: int, hits: int
+) -> None:
+    project.finish("inline", base=lab.base(0), inner=inner)
+    assert paths(lab) == {"/leaf/1": 1, inner: hits, "/leaf/2": 1}
+    assert [(item["id"], item.get("inner")) for item in project.items()] == [("leaf/1", status), ("leaf/2", None)]
+    assert (project.status()["done"], project.letters()) == (2, [])
+
+
+# Scrapy's own limits.
+
+
+def test_depth_is_counted_through_the_queue(project: UserProject, lab: Lab) -> None:
+    project.finish("lab", {"DEPTH_LIMIT": 1}, url=lab.url)
+    assert len(lab.hits()) == 1 + lab.spec.links
+    assert set(lab.hits().values()) == {1}
+
+
+def test_a_page_that_robots_txt_forbids_is_done_and_not_fetched(project: UserProject, lab: Lab) -> None:
+    project.finish("redirects", {"ROBOTSTXT_OBEY": True}, base=lab.base(0), paths="/private/1 /leaf/1")
+    assert paths(lab) == {"/robots.txt": 1, "/leaf/1": 1}
+    assert {item["id"] for item in project.items()} == {"error", "leaf/1"}
+    assert (project.status()["done"], project.letters()) == (2, [])
+
+
+def test_a_crawl_that_was_closed_early_goes_on_where_it_was(project: UserProject, lab: Lab) -> None:
+    closed = project.finish("lab", {"CLOSESPIDER_PAGECOUNT": 5, "CONCURRENT_REQUESTS": 2}, url=lab.url)
+    assert "closespider_pagecount" in closed.log
+    assert len(lab.hits()) < lab.spec.pages
+    assert project.status()["state"] == "open"
+    resumed = project.finish("lab", url=lab.url)
+    assert "Resuming crawl (" in resumed.log
+    assert lab.hits() == dict.fromkeys(lab.truth()["pages"], 1)
+    assert len(project.ids()) == lab.spec.pages
+    assert project.status()["state"] == "finished"
 
 
 # Failing.

@@ -176,3 +176,25 @@ class RedirectsSpider(_AtLab):
         request: Request = failure.request  # type: ignore[attr-defined]
         yield {"id": "error", "asked": request.meta["asked"], "type": type(failure.value).__name__}
         yield from self.next_one(request.cb_kwargs["number"])
+
+
+class InlineSpider(_AtLab):
+    """Its callback fetches ``-a inner=`` by itself before it yields."""
+
+    name = "inline"
+
+    def __init__(self, inner: str = "", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.start_urls = [f"{self.base}/leaf/1"]
+        self.inner = inner
+
+    async def parse(self, response: Any) -> AsyncIterator[Any]:
+        engine = self.crawler.engine
+        assert engine is not None
+        inner = await engine.download_async(Request(self.base + self.inner))
+        for item in items_of(response):
+            yield {**item, "inner": inner.status}
+        yield Request(f"{self.base}/leaf/2", callback=self.parse_leaf)
+
+    def parse_leaf(self, response: Any) -> Iterator[Any]:
+        yield from items_of(response)

@@ -52,6 +52,7 @@ class StartItemsSpider(_AtLab):
     name = "start_items"
 
     async def start(self) -> AsyncIterator[Any]:
+        self.logger.info("start() runs")
         yield {"id": "start-0"}
         yield Request(f"{self.base}/leaf/1")
         yield {"id": "start-1"}
