@@ -33,13 +33,13 @@ def seconds_since_last_page(lab: Lab, page_seconds: float) -> float:
 
 
 def test_every_worker_of_a_fleet_ends_soon_after_the_last_page(lab: Lab, tmp_path: Path) -> None:
-    arguments = {"base": lab.base(0), "count": "4", "seconds": "6"}
+    arguments = {"base": lab.base(0), "count": "4", "seconds": "3"}
     with lab_crawl(lab, tmp_path, "flat") as crawl:
         for _ in range(3):
             crawl.start(["CONCURRENT_REQUESTS=2"], arguments=arguments)
 
         assert crawl.wait() == [0, 0, 0]
-        assert seconds_since_last_page(lab, 6) < END_SECONDS
+        assert seconds_since_last_page(lab, 3) < END_SECONDS
         assert all("Closing spider (finished)" in crawl.log(number) for number in range(3))
         assert sorted(lab.hits().values()) == [1] * 4
 
@@ -59,7 +59,7 @@ def test_workers_that_wait_for_seeds_end_on_request_when_all_are_done(lab: Lab, 
 
 def test_a_worker_of_another_project_is_refused_and_those_at_work_go_on(lab: Lab, tmp_path: Path) -> None:
     with lab_crawl(lab, tmp_path, "flat") as crawl:
-        arguments = {"base": lab.base(0), "count": "4", "seconds": "12"}
+        arguments = {"base": lab.base(0), "count": "4", "seconds": "5"}
         crawl.start(arguments=arguments)
         crawl.wait_for_hits(4)
         crawl.start(["BOT_NAME=another"], arguments=arguments)

@@ -20,25 +20,29 @@ def lab() -> Iterator[Lab]:
         yield started
 
 
-def start(crawl: LabCrawl, *extra: str) -> None:
+def start_slow(crawl: LabCrawl, *extra: str) -> None:
     """Starts a worker whose batches of items take two seconds each."""
     crawl.start(
         ["CRAWLER_STORAGE=tests.support.troubled_storage.SlowStorage", *extra],
         environment={VARIABLE: crawl.storage},
-        arguments={"base": crawl.lab.base(0), "count": str(PAGES)},
+        arguments=arguments(crawl),
     )
+
+
+def arguments(crawl: LabCrawl) -> dict[str, str]:
+    return {"base": crawl.lab.base(0), "count": str(PAGES)}
 
 
 def test_pages_whose_items_died_with_their_worker_are_not_done(lab: Lab, tmp_path: Path) -> None:
     with lab_crawl(lab, tmp_path, "flat") as crawl:
-        start(crawl)
+        start_slow(crawl)
         crawl.wait_for_hits(PAGES)
         crawl.workers[0].kill()
         crawl.workers[0].wait()
         assert crawl.counters().get("done", 0) == 0
         assert crawl.counters()["in_flight"] == PAGES
 
-        start(crawl)
+        crawl.start(arguments=arguments(crawl))
         assert crawl.wait()[1] == 0
         assert sorted(lab.hits().values()) == [2] * PAGES
         assert crawl.items() == Counter(dict.fromkeys(lab.hits(), 1))
@@ -47,14 +51,14 @@ def test_pages_whose_items_died_with_their_worker_are_not_done(lab: Lab, tmp_pat
 
 def test_pages_of_written_batches_are_done_and_no_others(lab: Lab, tmp_path: Path) -> None:
     with lab_crawl(lab, tmp_path, "flat") as crawl:
-        start(crawl, "CRAWLER_STORAGE_BATCH_RECORDS=4")
+        start_slow(crawl, "CRAWLER_STORAGE_BATCH_RECORDS=4")
         wait_until(lambda: crawl.counters().get("done", 0) > 0, 60, "the first batch to be settled")
         crawl.workers[0].kill()
         crawl.workers[0].wait()
         done = crawl.counters()["done"]
         assert len(crawl.items()) >= done
 
-        start(crawl)
+        crawl.start(arguments=arguments(crawl))
         assert crawl.wait()[1] == 0
         assert sum(lab.hits().values()) == 2 * PAGES - done
         assert crawl.items() == Counter(dict.fromkeys(lab.hits(), 1))
