@@ -19,6 +19,7 @@ from crawler.frontier import stream
 from crawler.membership.heartbeat import Heartbeat
 from crawler.redisdb import scripts
 from crawler.redisdb.scripts import Call
+from crawler.seeds import feed
 from crawler.storage import backends
 from crawler.storage.contract import Storage
 
@@ -28,6 +29,7 @@ ENVIRONMENT = "FAILPOINT"
 LOSSES = ("lost", "lossy")
 MOMENTS = ("before", "half", "after", *LOSSES)
 ANY = "any"
+SEED_LEASE_MS = 2000
 STORAGE_ACTS = ("write", "commit")
 
 
@@ -71,7 +73,8 @@ class Failpoints:
         return failpoints
 
     def arm(self) -> None:
-        """Wraps the calls of the background tasks, of the heartbeat and of storage."""
+        """Wraps the calls of the background tasks, of the heartbeat and of storage; shortens the lease on seeds."""
+        patch.object(feed, "LEASE_MS", SEED_LEASE_MS).start()
         self._wrap_scripts()
         self._wrap_heartbeat()
         self._wrap_storage()
