@@ -62,6 +62,13 @@ def test_a_redirect_to_a_seen_page_is_dropped_and_its_page_is_done(project: User
     assert (project.status()["done"], project.letters()) == (2, [])
 
 
+def test_a_start_url_may_redirect(project: UserProject, lab: Lab) -> None:
+    project.finish("lab", url=f"{lab.base(0)}/redirect/302/2")
+    assert project.ids() == ["redirect/302/0"]
+    assert paths(lab) == {"/redirect/302/2": 1, "/redirect/302/1": 1, "/redirect/302/0": 1}
+    assert (project.status()["done"], project.status()["seen"]) == (1, 3)
+
+
 def trouble(project: UserProject, kind: str) -> dict[str, object]:
     """Settings under which the last hop of a chain fails once before it is sent."""
     return {

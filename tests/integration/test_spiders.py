@@ -203,6 +203,41 @@ def test_a_page_that_always_fails_is_a_dead_letter_that_can_be_replayed(project:
     assert project.letters() == []
 
 
+def test_a_page_that_fails_at_first_is_tried_again_until_it_comes(project: UserProject, lab: Lab) -> None:
+    project.finish("redirects", base=lab.base(0), paths="/flaky/2 /flaky/1?status=503")
+    assert paths(lab) == {"/flaky/2": 3, "/flaky/1?status=503": 2}
+    assert project.ids() == ["flaky/1", "flaky/2"]
+    assert (project.status()["done"], project.status()["retried"], project.letters()) == (2, 3, [])
+
+
+def test_a_callback_that_asks_for_its_page_again_gets_it(project: UserProject, lab: Lab) -> None:
+    project.finish("own_retry", {"RETRY_ENABLED": False}, base=lab.base(0))
+    assert paths(lab) == {"/flaky/2": 3}
+    assert project.ids() == ["flaky/2"]
+    assert (project.status()["done"], project.status()["retried"], project.letters()) == (1, 2, [])
+
+
+def test_a_host_that_refuses_connections_leaves_a_dead_letter(project: UserProject) -> None:
+    project.finish("redirects", {"RETRY_TIMES": 1}, base="http://127.0.0.1:1", paths="/x")
+    (letter,) = project.letters()
+    assert (letter["class"], letter["url"], letter["attempts"]) == ("download", "http://127.0.0.1:1/x", "2")
+    assert "after 2 tries" in letter["reason"]
+    # The errback was called all the same.
+    assert [item["id"] for item in project.items()] == ["error"]
+
+
+def test_a_callback_that_raises_keeps_what_it_gave_and_its_page_is_done(project: UserProject, lab: Lab) -> None:
+    ended = project.finish("unruly", base=lab.base(0))
+    assert project.ids() == ["leaf/2", "leaf/3"]
+    assert "this callback is broken" in ended.log
+    assert project.status()["done"] == 2
+    assert project.redis.hget(f"trawlnet:{{{project.crawl}:0}}:counters", "callback_errors") == b"1"
+    # The start request with a lambda.
+    (letter,) = project.letters()
+    assert (letter["class"], letter["url"]) == ("unserialisable", f"{lab.base(0)}/leaf/1")
+    assert "lambda" in letter["reason"]
+
+
 def test_a_status_that_is_not_retried_reaches_the_errback_and_the_page_is_done(project: UserProject, lab: Lab) -> None:
     project.finish("redirects", base=lab.base(0), paths="/status/404")
     assert project.items() == [{"id": "error", "asked": "/status/404", "type": "HttpError"}]

@@ -1,11 +1,12 @@
 """Spiders that use what a request can hold, and what it cannot."""
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import date
 from typing import Any
 
 from scrapy import FormRequest, Request, Spider
+from scrapy.downloadermiddlewares.retry import get_retry_request
 from scrapy.http import HtmlResponse, JsonRequest
 from twisted.python.failure import Failure
 
@@ -198,3 +199,40 @@ class InlineSpider(_AtLab):
 
     def parse_leaf(self, response: Any) -> Iterator[Any]:
         yield from items_of(response)
+
+
+class UnrulySpider(_AtLab):
+    """A start request that cannot travel beside one that can, and a callback that breaks in the middle."""
+
+    name = "unruly"
+
+    async def start(self) -> AsyncIterator[Any]:
+        nameless: Callable[[Any], None] = lambda response: None  # noqa: E731 - what people write
+        yield Request(f"{self.base}/leaf/1", callback=nameless)
+        yield Request(f"{self.base}/leaf/2")
+
+    def parse(self, response: Any) -> Iterator[Any]:
+        yield from items_of(response)
+        yield Request(f"{self.base}/leaf/3", callback=self.parse_leaf)
+        raise ValueError("this callback is broken")
+
+    def parse_leaf(self, response: Any) -> Iterator[Any]:
+        yield from items_of(response)
+
+
+class OwnRetrySpider(_AtLab):
+    """Asks for a page again from its callback, until it has what it should."""
+
+    name = "own_retry"
+    handle_httpstatus_list = (500,)
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.start_urls = [f"{self.base}/flaky/2"]
+
+    def parse(self, response: Any) -> Iterator[Any]:
+        yield from items_of(response)
+        if response.status != 200:
+            again = get_retry_request(response.request, spider=self, reason="no article")
+            if again is not None:
+                yield again
