@@ -11,11 +11,22 @@ from tests.support.servers import KINDS, crawl_name, no_foreign_keys, own_server
 ON_OLDEST = ("unit", "fundamentals", "integration")
 """Folders whose tests run on the oldest supported versions too."""
 
+NEWEST_ONLY = {
+    "test_ending.py",
+    "test_leases_live.py",
+    "test_seeding_live.py",
+    "test_storage_live.py",
+    "test_workers_live.py",
+    "test_workers_seed.py",
+    "test_workers_slow.py",
+}
+"""Long tests of what does not depend on the version of Scrapy: leases, the end and the feed of a fleet."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     folders = {Path(__file__).parent / name for name in ON_OLDEST}
     for item in items:
-        if folders.intersection(item.path.parents):
+        if folders.intersection(item.path.parents) and item.path.name not in NEWEST_ONLY:
             item.add_marker(pytest.mark.oldest)
 
 
