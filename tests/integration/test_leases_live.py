@@ -1,5 +1,6 @@
 """Pages that never end, or end their workers, in a fleet: they are dead letters, and all others are done."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,6 +52,8 @@ def test_a_page_that_kills_every_worker_of_a_fleet_takes_no_other_with_it(lab: L
         wait_until(finished, 110, "a worker to end well")
         crawl.wait()
 
+        killed = [worker.returncode for worker in crawl.workers].count(-signal.SIGKILL)
+        assert killed == 4, "one death makes it a suspect, three more as the only one bury it"
         (letter,) = letters(crawl)
         assert letter[b"class"] == b"worker_death"
         assert f"{lab.base(0)}/slow/0?n=7" not in crawl.items()

@@ -88,19 +88,22 @@ def test_pages_that_are_handed_back_have_not_failed(
         assert " ERROR: " not in crawl.log(number)
 
 
-def test_start_requests_that_a_stopped_worker_did_not_come_to_are_run_by_the_next(lab: Lab, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("spider", "times"), [("flat", 1), ("insistent", 2)])
+def test_start_requests_that_a_stopped_worker_did_not_come_to_are_run_by_the_next(
+    lab: Lab, tmp_path: Path, spider: str, times: int
+) -> None:
     arguments = {"base": lab.base(0), "count": "30", "pause": "0.1"}
-    with lab_crawl(lab, tmp_path, "flat") as crawl:
+    with lab_crawl(lab, tmp_path, spider) as crawl:
         crawl.start(arguments=arguments)
         crawl.wait_for_hits(5)
         stop(crawl, 0)
         assert crawl.wait() == [0]
-        assert 5 <= len(crawl.items()) < 30
+        assert 1 < len(crawl.items()) < 30
 
         crawl.start(arguments=arguments)
         assert crawl.wait() == [0, 0]
-        assert sorted(lab.hits().values()) == [1] * 30
-        assert len(crawl.items()) == 30
+        assert sorted(lab.hits().values()) == [times] * 30
+        assert sorted(crawl.items().values()) == [times] * 30
 
 
 def test_seeds_that_a_stopped_worker_did_not_come_to_are_fetched_by_the_next(lab: Lab, tmp_path: Path) -> None:

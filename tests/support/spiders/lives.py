@@ -45,3 +45,14 @@ class ErringSpider(FlatSpider):
 
     def failed(self, failure: Failure) -> None:
         self.logger.info("errback called: %s", failure.getErrorMessage())
+
+
+class InsistentSpider(FlatSpider):
+    """Asks for each of its pages twice, whether or not it was seen."""
+
+    name = "insistent"
+
+    async def start(self) -> AsyncIterator[Any]:
+        async for request in super().start():
+            for _ in range(2):
+                yield request.replace(dont_filter=True)
