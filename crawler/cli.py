@@ -101,7 +101,7 @@ def _crawls(project: Project, spider: str) -> Iterator[Crawls]:
     target = project.target
     client = target.client(socket_timeout=10, socket_connect_timeout=3)
     try:
-        yield Crawls(client, project.crawl_of(spider), f"{spider}:start_urls")
+        yield Crawls(client, project.crawl_of(spider), project.start_key_if_known(spider))
     except (RedisError, OSError) as error:
         raise RedisUnreachable(f"Redis at {target.shown} cannot be used: {error}; start it, or set REDIS_URL") from None
     finally:

@@ -58,6 +58,11 @@ class Project:
         """
         return start_key_of(self._spider_class(spider_name), spider_name, self.settings)
 
+    def start_key_if_known(self, spider_name: str) -> str:
+        """The same; of a spider that the project lacks the one that it has by default."""
+        known = spider_name in self.spiders()
+        return start_key_of(self._spider_class(spider_name) if known else Spider, spider_name, self.settings)
+
     def old_crawl(self, spider_name: str) -> OldCrawl:
         """Keys that scrapy-redis has of a spider's crawl."""
         names = {"spider": spider_name}

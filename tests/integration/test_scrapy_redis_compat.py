@@ -61,6 +61,15 @@ def test_start_urls_of_a_redis_spider_are_fetched_once_by_two_workers(project: U
     assert paths(lab) == {"/flat/1": 1, "/flat/7": 1}
 
 
+def test_the_operator_sees_seeds_under_a_key_of_another_name(project: UserProject, lab: Lab) -> None:
+    project.push(f"{lab.base(0)}/flat/1", f"{lab.base(0)}/flat/2")
+    for spider in ("redis_lab", "not_of_this_project"):
+        assert project.trawlnet("status", spider, "--json").json()["unread"] == 2
+    project.finish("redis_lab", CLOSING)
+    status = project.trawlnet("status", "redis_lab", "--json").json()
+    assert (status["unread"], status["done"]) == (0, 2)
+
+
 def test_an_overridden_make_request_from_data_is_called_for_each_seed(project: UserProject, lab: Lab) -> None:
     project.push("2", "none", "error", "3")
     ended = project.finish("own_seeds", CLOSING, base=lab.base(0))

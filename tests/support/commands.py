@@ -120,7 +120,11 @@ class UserProject:
 
     def trawlnet(self, *words: str) -> Ended:
         """A command of ours."""
-        given = {"REDIS_URL": self.redis_url, "CRAWLER_CRAWL": self.crawl}
+        given = {
+            "REDIS_URL": self.redis_url,
+            "CRAWLER_CRAWL": self.crawl,
+            "REDIS_START_URLS_KEY": f"{self.crawl}:start_urls",
+        }
         return self.start("crawler.cli", *words, given=given).end()
 
     def workers(self, count: int, spider: str, given: Settings | None = None, **arguments: str) -> list[Running]:
