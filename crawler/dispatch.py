@@ -348,9 +348,9 @@ class Dispatcher:
             self._end_at_once(lease, now)
             return
         except (UnknownCallback, WireError) as error:
-            kind = "unknown_callback" if isinstance(error, UnknownCallback) else "wire"
             log.error("an entry of host %s is a dead letter: %s", claimed.host, error)
-            lease.fail(kind, str(error))
+            found = {"url": error.url} if isinstance(error, UnknownCallback) else {}
+            lease.fail("unknown_callback" if found else "wire", str(error), **found)
             self._end_at_once(lease, now)
             return
         lease.requests.append(decoded.request)

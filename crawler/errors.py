@@ -42,7 +42,9 @@ class UnserialisableRequest(TrawlnetError):
 
 
 class UnknownCallback(TrawlnetError):
-    """An entry names a callback or errback that the spider does not have."""
+    """An entry names a callback or errback that the spider does not have; ``url`` is the entry's, where it is known."""
+
+    url = ""
 
 
 class BadSeed(TrawlnetError):

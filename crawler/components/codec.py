@@ -14,7 +14,7 @@ from scrapy.http.request.rpc import XmlRpcRequest
 
 from crawler.components.callbacks import SpiderMethods
 from crawler.components.rebuild import BASE_ATTRIBUTES, rebuild, rebuild_plain
-from crawler.errors import UnserialisableRequest, WireError
+from crawler.errors import UnknownCallback, UnserialisableRequest, WireError
 from crawler.frontier.classes import class_path, loaded_class
 from crawler.frontier.identity import DIGEST_BYTES, INSTANCE_BYTES
 from crawler.frontier.wire import SCALARS, Unpackable, explain, pack_entry, plain, unpack_entry
@@ -108,6 +108,9 @@ class RequestCodec:
                 if slot is not None and not isinstance(slot, kind):
                     raise TypeError(f"a slot is {slot!r:.80}")
             return self._decoded(slots)
+        except UnknownCallback as error:
+            error.url = _whole_url(slots[0])
+            raise
         except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
             raise WireError(f"got an entry with a wrong field ({error}): {body[:80]!r}; discard it") from error
 
@@ -156,7 +159,7 @@ class RequestCodec:
         slots += [None] * (len(_SLOTS) - len(slots))
         url, instance, callback, meta, referer, errback, priority, dont_filter, cb_kwargs = slots[:9]
         headers, method, body, cookies, flags, encoding, cls, further = slots[9:]
-        url = _URL_STARTS[ord(url[0])] + url[1:]
+        url = _whole_url(url)
         encoding = encoding or "utf-8"
         fields = {
             "url": url,
@@ -187,6 +190,10 @@ def _shorter_url(url: str) -> str:
                 return chr(code - 1) + url[len(start) + 4 :]
             return chr(code) + url[len(start) :]
     return "\0" + url
+
+
+def _whole_url(slot: str) -> str:
+    return _URL_STARTS[ord(slot[0])] + slot[1:]
 
 
 def _instance_slot(instance: bytes) -> int | bytes | None:

@@ -217,6 +217,7 @@ def test_entries_of_a_callback_that_is_gone_are_dead_letters_and_stall_nobody(
     project.finish("lab", {"CRAWLER_SEEN": "exact"})
     assert project.ids() == [f"leaf/{number}" for number in range(5)]
     assert [letter["class"] for letter in project.letters()] == ["unknown_callback"] * 5
+    assert {letter["url"] for letter in project.letters()} == {f"{lab.base(0)}/flat/{number}" for number in range(5)}
     assert all("'parse_gone'" in letter["reason"] for letter in project.letters())
     hits = [hit.at for hit in lab.times()]
     assert max(hits) - min(hits) < 1
