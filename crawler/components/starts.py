@@ -27,11 +27,18 @@ START_REQUESTS_GONE = (2, 16)
 
 
 def check_start(spider_class: type[Spider]) -> None:
-    """Refuses a spider whose own ``start_requests()`` this Scrapy would ignore without a word.
+    """Refuses a spider whose own ``start_requests()`` this Scrapy would ignore without a word, or whose own
+    ``next_requests()`` we would.
 
     Raises:
         ConfigError: names the spider and what to write instead.
     """
+    theirs = RedisMixin.next_requests
+    if issubclass(spider_class, RedisMixin) and getattr(spider_class, "next_requests", theirs) is not theirs:
+        raise ConfigError(
+            f"spider {spider_class.name!r} overrides next_requests(), which is not called here: start URLs stay in "
+            "Redis until they are in the frontier; override make_request_from_data(data), which is called for each"
+        )
     if scrapy.version_info[:2] < START_REQUESTS_GONE or _overrides_start(spider_class):
         return
     for base in spider_class.__mro__:

@@ -152,6 +152,15 @@ def test_a_spider_s_own_reactor_stops_the_start_with_one_line(project: UserProje
     assert project.keys() == []
 
 
+def test_own_next_requests_is_an_error_and_takes_nothing(project: UserProject, lab: Lab) -> None:
+    project.push(f"{lab.base(0)}/flat/1")
+    ended = project.run("own_next", CLOSING)
+    assert ended.code == 2
+    assert one_complaint(ended, "spider 'own_next' overrides next_requests(), which is not called here")
+    assert project.keys() == [f"{project.crawl}:start_urls"]
+    assert lab.hits() == {}
+
+
 def one_complaint(ended: Ended, words: str) -> bool:
     """Whether one line has the words, and nothing else complains."""
     lines = ended.log.splitlines()

@@ -95,3 +95,12 @@ class WithStartUrlsSpider(RedisSpider):
 
     def parse(self, response: Any) -> Iterator[Any]:
         yield from items_of(response)
+
+
+class OwnNextSpider(RedisSpider):
+    """Takes start URLs out of Redis by itself."""
+
+    name = "own_next"
+
+    def next_requests(self) -> Iterator[Any]:
+        yield Request(self.server.lpop(self.redis_key).decode())
