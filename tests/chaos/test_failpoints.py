@@ -22,8 +22,10 @@ from tests.support.failpoints import ENVIRONMENT, Failpoint, Failpoints
 from tests.support.lab import Lab, LabSpec
 from tests.support.labcrawl import LabCrawl, lab_crawl
 
-PAGES = 120
+PAGES = 180
 SETTINGS = (
+    # Items are durable soon, so that pages often settle in the very batch that carries their links.
+    "CRAWLER_STORAGE_BATCH_SECONDS=0",
     "CONCURRENT_REQUESTS=4",
     "CRAWLER_MEMBERSHIP_BEAT_SECONDS=0.3",
     "CRAWLER_MEMBERSHIP_LAPSE_SECONDS=1",
@@ -31,21 +33,21 @@ SETTINGS = (
     "CRAWLER_FRONTIER_DEATHS_MAX=50",
 )
 
-TOGETHER = [
+ON_THE_WAY = [
     ("before:open:1", "after:open:1"),
     ("before:start:1", "after:start:1"),
     ("before:start:2",),
     ("after:start:2",),
     ("before:settle:1",),
     ("after:settle:1",),
-    ("before:settle:8", "after:settle:9"),
-    ("half:settle:6", "after:settle:10"),
-    ("before:claim:6", "after:claim:8"),
+    ("before:settle:5", "after:settle:6"),
+    ("half:settle:4", "after:settle:7"),
+    ("before:claim:4", "after:claim:5"),
     ("before:beat:2", "after:beat:2"),
     ("before:reap:3", "after:reap:4"),
-    ("before:write:3", "after:write:5"),
+    ("before:write:3", "after:write:4"),
 ]
-"""Points of workers that start together; a whole one comes when the first page was asked for or they are dead.
+"""Points of workers of which each starts when the one before is dead; a whole one joins the last of them.
 
 ``start`` 1 asks for the start requests, 2 says that they are in; ``settle`` 1 puts them.
 """
@@ -56,8 +58,8 @@ AT_THE_END = [("before:finish:1", "after:finish:1"), ("before:leave:1", "after:l
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    """Few links: a page whose link is lost is hardly ever found through another."""
-    with Lab(LabSpec(pages=PAGES, hosts=6, links=2, latency_seconds=0.08)) as lab:
+    """Twelve chains of pages: with a lost link all that comes after it is lost, since nothing else leads there."""
+    with Lab(LabSpec(pages=PAGES, hosts=12, links=1, same_host=True, latency_seconds=0.08)) as lab:
         yield lab
 
 
@@ -80,17 +82,21 @@ def _wait_for_kill(crawl: LabCrawl, *workers: Process) -> None:
     wait_for_end(crawl, *workers, code=-signal.SIGKILL)
 
 
-@pytest.mark.parametrize("points", TOGETHER, ids=" ".join)
+@pytest.mark.parametrize("points", ON_THE_WAY, ids=" ".join)
 def test_a_worker_killed_at_a_call_loses_nothing(crawl: LabCrawl, points: tuple[str, ...]) -> None:
-    killed = [_start(crawl, point) for point in points]
+    *earlier, last = points
+    for point in earlier:
+        _wait_for_kill(crawl, _start(crawl, point))
+    hits = crawl.lab.stats()["hits"]
+    killed = _start(crawl, last)
     wait_with_logs(
         crawl,
-        lambda: crawl.lab.stats()["hits"] or all(worker.poll() is not None for worker in killed),
-        "the first page",
+        lambda: crawl.lab.stats()["hits"] > hits or killed.poll() is not None,
+        "the next page",
         START_SECONDS,
     )
     whole = _start(crawl)
-    _wait_for_kill(crawl, *killed)
+    _wait_for_kill(crawl, killed)
     wait_for_end(crawl, whole)
     assert_exact(crawl)
 
@@ -133,7 +139,7 @@ def _push_seed(crawl: LabCrawl, url: str) -> None:
 def test_a_lost_reply_makes_nothing_happen_twice(crawl: LabCrawl, point: str) -> None:
     workers = [_start(crawl, point) for _ in range(2)]
     wait_for_end(crawl, *workers)
-    assert all(f"{point}: reached" in crawl.log(number) for number in range(2)), logs(crawl)
+    assert any(f"{point}: reached" in crawl.log(number) for number in range(2)), logs(crawl)
     assert_exact(crawl)
     assert hits_of_pages(crawl) == PAGES
 

@@ -1,7 +1,9 @@
 """Redis goes away in the middle of a crawl by three workers: none ends, none stalls, and nothing is lost."""
 
+import asyncio
 import os
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from redis import Redis
 from tests.support.crawling import let_pass
 from tests.support.lab import Lab
 from tests.support.labcrawl import LabCrawl
+from tests.support.loopgap import Gap, GapMeter
 from tests.support.outage import SPEC, survive
 
 AWAY_SECONDS = 15.0 if os.environ.get("LONG_OUTAGES") else 5.0
@@ -72,3 +75,21 @@ def test_what_redis_forgot_is_found_again(lab: Lab, tmp_path: Path) -> None:
     assert any("joining again and putting again what it holds" in log for log in survived.logs)
     assert survived.hits > SPEC.pages, "nothing was lost that had to be fetched again"
     assert survived.gap_seconds < survived.gap_limit_seconds
+
+
+def test_the_meter_sees_a_call_that_blocks() -> None:
+    async def block() -> list[Gap]:
+        meter = GapMeter()
+        meter.start()
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            silent.settimeout(0.3)
+            with pytest.raises(TimeoutError):
+                silent.accept()
+        while not meter.gaps:
+            await asyncio.sleep(0)
+        meter.stop()
+        return meter.gaps
+
+    (gap,) = asyncio.run(block())
+    assert gap.seconds > 0.25
+    assert gap.cpu_seconds < 0.1

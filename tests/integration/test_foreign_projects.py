@@ -122,11 +122,12 @@ import os, sys
 
 sys.path[:] = [entry for entry in sys.path if entry not in (os.getcwd(), {root!r})]
 sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in getattr(finder, "__module__", "")]
+os.environ.pop("SCRAPY_SETTINGS_MODULE")
 from scrapy.cmdline import execute
 
 execute()
 """
-"""The command ``scrapy`` as it is where Trawlnet was installed from a wheel: it looks in the project last."""
+"""The command ``scrapy`` where Trawlnet was installed from a wheel: scrapy.cfg leads to the project, looked in last."""
 
 
 OLD_SETUPTOOLS = int(version("setuptools").partition(".")[0]) < 77

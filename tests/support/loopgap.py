@@ -43,7 +43,7 @@ class GapMeter:
     def start(self) -> None:
         """Begins; does nothing the second time."""
         if self._called_at is None:
-            self._called_at = self._clock()
+            self._called_at, self._cpu_seconds = self._clock(), self._cpu_clock()
             self._schedule()
 
     def _schedule(self) -> None:
