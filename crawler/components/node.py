@@ -21,6 +21,7 @@ from crawler.errors import ClashError, ConfigError, RedisUnreachable, TrawlnetEr
 from crawler.frontier.held import Decoded, Lease, NewTry
 from crawler.frontier.identity import band_of, digest, instance_id, queue_of
 from crawler.frontier.store import Claimed
+from crawler.items.key import page_key
 from crawler.redisdb.connect import target_from
 from crawler.storage.backends import open_storage
 from crawler.storage.writer import BatchWriter, Sizes
@@ -145,7 +146,7 @@ class Node:
             if done.cancelled() or done.exception() is not None:
                 self.try_later(lease, "the page's older rows could not be removed")
 
-        self.writer.commit(lease.page, int(lease.id)).add_done_callback(committed)
+        self.writer.commit(page_key(self.spider.name, lease.page), int(lease.id)).add_done_callback(committed)
 
     def try_later(self, lease: Lease | None, reason: str) -> None:
         """Ends a lease as a new try of the same entry, because storage could not take its items."""

@@ -13,6 +13,7 @@ from crawler.components.node import Node
 from crawler.components.spidermw import current_place
 from crawler.errors import RecordRefused, StorageError, TrawlnetError
 from crawler.frontier.held import Lease
+from crawler.items.key import page_key
 from crawler.items.record import Source, record_of
 
 log = logging.getLogger(__name__)
@@ -77,7 +78,7 @@ class StoragePipeline:
         crawl, spider = node.worker.spec.crawl, node.spider.name
         if lease is None:
             return Source(crawl, spider, "", 0, node.next_start_position(), "")
-        return Source(crawl, spider, lease.page, int(lease.id), position, _url_of(lease))
+        return Source(crawl, spider, page_key(spider, lease.page), int(lease.id), position, _url_of(lease))
 
     def _stored(self, done: "asyncio.Future[None]", item: Any, lease: Lease | None) -> None:
         error = None if done.cancelled() else done.exception()

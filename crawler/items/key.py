@@ -7,12 +7,22 @@ from typing import Any
 KEY_BYTES = 16
 
 
+def page_key(spider: str, page: str) -> str:
+    """Key of a page of a spider; hex. Spiders that share a storage each have rows of the same page.
+
+    Args:
+        spider: name of the spider.
+        page: the page's fingerprint, or the instance of a request with ``dont_filter``.
+    """
+    return _hash("page", spider, page)
+
+
 def item_key(spider: str, page: str, position: int) -> str:
     """Key of the item at a position of a page; hex.
 
     Args:
         spider: name of the spider.
-        page: the page's key: its fingerprint, or the instance of a request with ``dont_filter``.
+        page: the page's key.
         position: how many items the page yielded before.
     """
     return _hash("position", spider, page, str(position))

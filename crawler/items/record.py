@@ -16,7 +16,7 @@ _MISSING: tuple[Any, ...] = (None, "", [], {})
 class Source:
     """Where an item was found.
 
-    ``page`` is the hex key of its page, ``fetch`` the id of the lease of this fetch (a later fetch has a higher one),
+    ``page`` is its page's ``page_key``, ``fetch`` the id of the lease of this fetch (a later fetch has a higher one),
     ``position`` how many items the page yielded before it.
     """
 

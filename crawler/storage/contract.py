@@ -17,7 +17,10 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class PageCommit:
-    """A fetch of a page is complete: what older fetches of it stored and this one did not yield again goes."""
+    """A fetch of a page, known by its ``page_key``, is complete.
+
+    What older fetches of it stored and this one did not yield again goes.
+    """
 
     page: str
     fetch: int

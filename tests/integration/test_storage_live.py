@@ -1,11 +1,14 @@
 """A worker is killed before its items are stored: their pages are fetched again, and the items stored once."""
 
+import signal
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support.crawling import extension
+from tests.support.failpoints import ENVIRONMENT, Failpoint, Failpoints
 from tests.support.lab import Lab, LabSpec
 from tests.support.labcrawl import LabCrawl, lab_crawl
 from tests.support.troubled_storage import VARIABLE
@@ -63,3 +66,21 @@ def test_pages_of_written_batches_are_done_and_no_others(lab: Lab, tmp_path: Pat
         assert sum(lab.hits().values()) == 2 * PAGES - done
         assert crawl.items() == Counter(dict.fromkeys(lab.hits(), 1))
         assert crawl.counters()["done"] == PAGES
+
+
+def test_spiders_that_share_a_storage_keep_their_rows_of_the_same_page(lab: Lab, tmp_path: Path) -> None:
+    """Pages of the second come back after their items were stored, so that rows of its earlier fetches go."""
+    with lab_crawl(lab, tmp_path, "flat") as first:
+        first.start(arguments=arguments(first))
+        assert first.wait() == [0]
+        second = LabCrawl(lab, first.server, tmp_path, "flat_again")
+        second.start(
+            ["CRAWLER_STORAGE_BATCH_RECORDS=4", extension(Failpoints)],
+            environment={ENVIRONMENT: str(Failpoint.of("after:write:2"))},
+            arguments=arguments(second),
+        )
+        assert second.wait() == [-signal.SIGKILL]
+        second.start(arguments=arguments(second))
+        assert second.wait()[1] == 0
+        assert sum(lab.hits().values()) > 2 * PAGES, "no page came back"
+        assert second.items() == Counter(dict.fromkeys(lab.hits(), 2))

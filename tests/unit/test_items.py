@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import pytest
 
 from crawler.errors import ConfigError, RecordRefused
+from crawler.items.key import item_key, page_key
 from crawler.items.record import Record, Source, record_of
 from crawler.storage.backends import open_storage
 
@@ -30,6 +31,11 @@ def test_an_item_is_known_by_its_spider_page_and_position() -> None:
     assert made({"a": 2}).key == first.key
     others = [made({}, page="p2"), made({}, position=1), made({}, spider="t")]
     assert len({first.key, *(other.key for other in others)}) == 4
+
+
+def test_spiders_have_pages_of_their_own() -> None:
+    assert page_key("s", "p1") == page_key("s", "p1")
+    assert len({page_key("s", "p1"), page_key("s", "p2"), page_key("t", "p1"), item_key("s", "p1", 0)}) == 4
 
 
 def test_a_declared_field_identifies_an_item_across_pages() -> None:

@@ -31,6 +31,12 @@ class FlatSpider(Spider):
         yield {"url": response.url}
 
 
+class FlatAgainSpider(FlatSpider):
+    """Another spider of the same pages."""
+
+    name = "flat_again"
+
+
 class BlockingSpider(FlatSpider):
     """Its callback blocks the event loop for as long as ``block`` says."""
 
