@@ -99,6 +99,8 @@ class LifecycleExtension:
         """
         node, dispatcher = self._node, self._node.worker.dispatcher
         dispatcher.claiming = node.worker.feed.taking = False
+        if node.view.in_progress:
+            log.info("claiming no more: %d requests under way have %.0f s", node.view.in_progress, self._grace)
         unstarted = dispatcher.release_unstarted()
         await dispatcher.give_back(unstarted)
         loop = asyncio.get_running_loop()

@@ -57,7 +57,7 @@ def test_seeds_that_come_while_the_only_worker_stops_wait_for_the_next(lab: Lab,
         client.rpush(KEY, *(f"{lab.base(0)}/slow/3?n={number}" for number in range(4)))
         crawl.wait_for_hits(4)
         crawl.workers[number].send_signal(signal.SIGTERM)
-        wait_until(lambda: "Closing spider (shutdown)" in crawl.log(number), 30, "the worker to stop")
+        wait_until(lambda: "claiming no more" in crawl.log(number), 30, "the worker to stop")
         client.rpush(KEY, *(f"{lab.base(0)}/flat/{number}" for number in range(6)))
         assert crawl.wait() == [0]
         assert lab.stats()["hits"] == 4
