@@ -11,6 +11,7 @@ from scrapy.settings import BaseSettings
 from scrapy.utils.misc import load_object
 
 from crawler.components.node import REDIS_SETTINGS, config_of, exit_code
+from crawler.components.pacing import rules_of
 from crawler.components.refusal import refuse
 from crawler.components.starts import check_start, let_seeds_be_fed
 from crawler.config import read_config
@@ -22,6 +23,7 @@ log = logging.getLogger(__name__)
 
 COMPONENTS = "crawler.components."
 SCHEDULER = COMPONENTS + "scheduler.FrontierScheduler"
+DOWNLOADER = COMPONENTS + "downloader.PacedDownloader"
 REFUSING = COMPONENTS + "refusal.RefusingScheduler"
 ASYNCIO_REACTOR = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
 ADDON_PRIORITY = 15
@@ -32,6 +34,7 @@ FOREIGN = {
 }
 """What stands in for scrapy-redis's classes."""
 
+SCRAPY_DOWNLOADER = "scrapy.core.downloader.Downloader"
 OWN_SCHEDULERS = {SCHEDULER, "scrapy.core.scheduler.Scheduler"}
 SINGLE_COMMANDS = {"shell", "parse", "check", "fetch", "view", "bench"}
 """Commands that fetch by themselves and must not join a crawl."""
@@ -108,6 +111,7 @@ class DistributedCrawl:
         storage = config_of(self._crawler)["CRAWLER_STORAGE"]
         if storage:
             open_storage(storage)
+        rules_of(self._crawler, config_of(self._crawler))
         target_from({name: settings.get(name) for name in REDIS_SETTINGS})
         assert self._crawler.spider is not None
         check_start(type(self._crawler.spider))
@@ -115,6 +119,7 @@ class DistributedCrawl:
 
     def _install(self, settings: BaseSettings) -> None:
         let_seeds_be_fed(self._crawler)
+        self._pace(settings)
         add = settings.setdefault_in_component_priority_dict
         add("SPIDER_MIDDLEWARES", _load("spidermw.LeaseSpiderMiddleware"), -1000)
         add("DOWNLOADER_MIDDLEWARES", _load("outcomes.OutcomeMiddleware"), 10)
@@ -124,6 +129,15 @@ class DistributedCrawl:
         if settings.get("CRAWLER_STORAGE"):
             add("ITEM_PIPELINES", _load("pipeline.ItemPlacePipeline"), -1000)
             add("ITEM_PIPELINES", _load("pipeline.StoragePipeline"), 1000)
+
+    def _pace(self, settings: BaseSettings) -> None:
+        if _path_of(settings["DOWNLOADER"]) == SCRAPY_DOWNLOADER:
+            settings.set("DOWNLOADER", DOWNLOADER, ADDON_PRIORITY)
+        else:
+            log.warning(
+                "DOWNLOADER is %s: requests are as far apart as it makes them, in each worker by itself",
+                _path_of(settings["DOWNLOADER"]),
+            )
 
     def _replace_foreign(self, settings: BaseSettings) -> None:
         replaced = []

@@ -6,7 +6,7 @@ import os
 import secrets
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from redis.asyncio import Redis as AsyncRedis
@@ -24,6 +24,8 @@ from crawler.redisdb.connect import RedisTarget, wait_until_ready
 from crawler.redisdb.keys import Intake, Partition
 from crawler.seeds.feed import SeedFeed
 from crawler.seeds.intake import IntakeScripts
+from crawler.throttle.limiter import Limiter, ThrottleScripts
+from crawler.throttle.rules import RuleSet
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +50,7 @@ class WorkerSpec:
     seed_batch: int
     waits_for_seeds: bool
     make_seed: Callable[[str, bytes], Sequence[Put | Letter]]
+    rules: RuleSet = field(default_factory=RuleSet)
 
 
 def worker_name() -> str:
@@ -70,6 +73,8 @@ class Worker:
         # The feed asks and the dispatcher exchanges at the same time: each has a connection, neither waits for
         # the other.
         self._questions = Stream(self.client, spec.target, self.session)
+        self._throttle = ThrottleScripts(self.session.keys)
+        self.limiter = Limiter(self._throttle, Stream(self.client, spec.target, self.session).ask)
         options = Options(
             identity=spec.identity,
             slots=Slots(spec.concurrency, spec.per_host, config["CRAWLER_FRONTIER_LEASE_SECONDS"]),
@@ -125,6 +130,8 @@ class Worker:
             int(self.rhythm.lapse_seconds * 1000),
             keep_seen=self.config["CRAWLER_SEEN_KEEP"],
         )
+        if await self._questions.ask(self._throttle.limits(self.spec.rules)):
+            log.info("The rules of this worker's settings are now those of the whole fleet")
         scheduled = int(await self.client.hget(self.session.partition.key("counters"), "waiting") or 0)
         if scheduled and not opened.fresh:
             log.info("Resuming crawl (%d requests scheduled)", scheduled)

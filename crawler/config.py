@@ -1,6 +1,7 @@
 """Every CRAWLER_ setting: its default, its check, and the one place where it is read."""
 
 import difflib
+import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -65,6 +66,17 @@ def _crawl(name: str, value: Any) -> str:
     return text
 
 
+def _mapping(name: str, value: Any) -> Mapping[str, Any]:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value or "{}")
+        except ValueError as error:
+            raise ConfigError(f"{name} must be a mapping or JSON of one, got {value!r}: {error}") from None
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{name} must be a mapping, got {type(value).__name__}")
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """One setting: default, reader and what it is for (the table in docs/settings.md is made from these)."""
@@ -95,6 +107,9 @@ SETTINGS: dict[str, Setting] = {
         3, _number(1, whole=True), "Deaths of workers until the URL to blame is a dead letter."
     ),
     "CRAWLER_FRONTIER_PINNED": Setting(False, _flag, "Run requests that cannot be serialised on the same worker."),
+    "CRAWLER_THROTTLE": Setting(
+        {}, _mapping, "Requests a second by host, domain or glob, as in `{'*.example.com': {'rate': 2, 'burst': 4}}`."
+    ),
     "CRAWLER_MEMBERSHIP_BEAT_SECONDS": Setting(5.0, _number(0.05), "Time between heartbeats."),
     "CRAWLER_MEMBERSHIP_LAPSE_SECONDS": Setting(
         10.5, _number(0.2), "A worker counts as dead this long after its last heartbeat."

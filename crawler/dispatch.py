@@ -3,17 +3,17 @@
 import asyncio
 import contextlib
 import logging
-from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from crawler.clock import Monotonic, monotonic
 from crawler.errors import StaleSession, UnknownCallback, WireError
 from crawler.frontier.held import Engine, Lease, NewTry
-from crawler.frontier.outbox import BATCH_ENTRIES, Outbox, Outgoing, Parcel
+from crawler.frontier.outbox import BATCH_ENTRIES, Batch, Outbox, Outgoing
 from crawler.frontier.pace import Pace, Slots
-from crawler.frontier.store import Claimed, Fleet, Letter, Plan, Put, Retry
+from crawler.frontier.ready import Ready
+from crawler.frontier.store import Claimed, Fleet, Letter, Plan, Put
 from crawler.frontier.stream import ClaimOrder, Exchanged, MemoryFull, Stream
 from crawler.frontier.wire import NewerWire
 
@@ -28,6 +28,8 @@ GATHER_SECONDS = 0.005
 FULL_LOOK_SECONDS = 0.25
 OTHERS_LOOK_SECONDS = 2.0
 NEWER_DELAY_MS = 30_000
+TURN_LOOK_SECONDS = 0.05
+"""Least time between two looks for turns of hosts; well under the time that they are taken ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +47,6 @@ class Options:
     worker: str = ""
 
 
-@dataclass(slots=True)
-class _Batch:
-    """What one exchange carries, so that it can be taken back."""
-
-    parcel: Parcel = field(default_factory=Parcel)
-    plan: Plan = field(default_factory=Plan)
-    leases: list[str] = field(default_factory=list)
-
-
 class Dispatcher:
     """One worker's side of the frontier. Everything but ``run``, ``tick`` and ``give_back`` only touches memory.
 
@@ -69,12 +62,12 @@ class Dispatcher:
         self._clock = clock
         self._pace = Pace(options.slots, clock)
         self._outbox = Outbox(clock)
-        self._ready: deque[tuple[Lease, Hashable]] = deque()
+        self._ready = Ready(clock)
         self._held: dict[str, Lease] = {}
         self._ended_since: float | None = None
         self._memory_full = False
         self._doubtful = False
-        self._look_at = 0.0
+        self._look_at = self._alarm_at = 0.0
         self._full_rooms: dict[str, int] | None = None
         self._turn = asyncio.Lock()
         self._fleet_at = clock()
@@ -91,16 +84,25 @@ class Dispatcher:
 
     def next(self) -> tuple[Lease, Hashable] | None:
         """The next request to start, or None; then the background task is asked to claim."""
-        if not self._ready:
+        pair = self._ready.pop()
+        if pair is None:
+            self._set_alarm()
             if self.claiming and (self._full_rooms is not None or self._clock() >= self._look_at):
                 self.wanted.set()
             return None
-        lease, request = self._ready.popleft()
+        lease, request = pair
         if lease.started:
             lease.testing -= 1
         lease.started = True
         self._pace.started()
         return lease, request
+
+    def _set_alarm(self) -> None:
+        """Sees to it that the engine asks again when the next turn comes."""
+        at = self._ready.next_at()
+        if at is not None and at != self._alarm_at:
+            self._alarm_at = at
+            asyncio.get_running_loop().call_later(at - self._clock(), self._engine.wake)
 
     def offer(self, put: Put, lease: Lease | None, answered: Callable[[bool], None] | None = None) -> None:
         """Takes an entry to put; ``answered`` is called once it is in, with whether it was new."""
@@ -113,7 +115,7 @@ class Dispatcher:
         """Takes a request that goes on under the lease that it came from, such as a redirect."""
         lease.requests.append(request)
         lease.testing += 1
-        self._ready.appendleft((lease, request))
+        self._ready.add_first(lease, request)
         self._engine.wake()
 
     def bury(self, letter: Letter) -> None:
@@ -139,7 +141,7 @@ class Dispatcher:
     @property
     def queued(self) -> int:
         """Claimed requests that were not handed over yet."""
-        return len(self._ready)
+        return len(self._ready) + self._ready.waiting
 
     def fleet_idle_seconds(self) -> float:
         """Time since the last activity of the fleet."""
@@ -161,7 +163,7 @@ class Dispatcher:
             lease = self._held.get(lease_id)
             if lease is not None and not lease.started:
                 del self._held[lease_id]
-        self._ready = deque(pair for pair in self._ready if pair[0].id in self._held)
+        self._ready.keep(lambda lease: lease.id in self._held)
 
     def doubt(self) -> None:
         """Says that Redis may not know this session any more; the next exchange finds out and joins again."""
@@ -207,6 +209,7 @@ class Dispatcher:
         entries = [outgoing.put for outgoing in batch.parcel.outgoing]
         if not entries and not batch.plan and claim is None:
             return
+        asked_at = self._clock()
         try:
             answer = await self._stream.exchange(entries, batch.plan, claim)
         except MemoryFull:
@@ -221,7 +224,7 @@ class Dispatcher:
         self._memory_full = False
         self._confirm(batch, answer)
         if claim is not None:
-            self._receive(claim, answer)
+            self._receive(claim, answer, asked_at)
 
     async def _reopen(self, error: StaleSession) -> None:
         log.warning("%s; joining again and putting again what it holds", error)
@@ -257,8 +260,8 @@ class Dispatcher:
             if self._ended_since is None:
                 self._ended_since = now
 
-    def _gather(self) -> _Batch:
-        batch = _Batch()
+    def _gather(self) -> Batch:
+        batch = Batch()
         # A full server takes settles that only free memory: those go first, and alone.
         frees_memory = self._memory_full and any(lease.ended and not lease.unsent for lease in self._held.values())
         if not frees_memory:
@@ -270,27 +273,18 @@ class Dispatcher:
                     self._plan(lease, batch)
         return batch
 
-    def _should_settle(self, batch: _Batch) -> bool:
+    def _should_settle(self, batch: Batch) -> bool:
         if self._ended_since is None:
             return False
         aged = self._clock() - self._ended_since >= self._options.settle_seconds
         urgent = any(lease.ended and lease.suspect for lease in self._held.values())
         return aged or urgent or bool(batch.parcel.outgoing) or not self._ready or not self.claiming
 
-    def _plan(self, lease: Lease, batch: _Batch) -> None:
+    def _plan(self, lease: Lease, batch: Batch) -> None:
         batch.leases.append(lease.id)
-        plan = batch.plan
-        if lease.fault is not None:
-            plan.dead.append((lease.id, {**lease.fault, "worker": self._options.worker}))
-        elif lease.retry is not None:
-            new = lease.retry
-            plan.retries.append(Retry(lease.id, new.host, new.band, new.delay_ms, new.body))
-        else:
-            plan.done.append(lease.id)
-        for name, amount in lease.tallies.items():
-            plan.tallies[name] = plan.tallies.get(name, 0) + amount
+        lease.enter(batch.plan, self._options.worker)
 
-    def _confirm(self, batch: _Batch, answer: Exchanged) -> None:
+    def _confirm(self, batch: Batch, answer: Exchanged) -> None:
         self._outbox.confirm(batch.parcel, answer.new)
         for lease_id in batch.leases:
             self._held.pop(lease_id, None)
@@ -303,7 +297,7 @@ class Dispatcher:
     def _order(self) -> ClaimOrder | None:
         if self._doubtful:
             self._doubtful = False
-            return ClaimOrder(0, 0, 0, {})
+            return ClaimOrder(0, 0, 0, 0, {})
         early = self._clock() < self._look_at
         if not self.claiming or (early and self._full_rooms is None):
             return None
@@ -314,7 +308,7 @@ class Dispatcher:
         self._full_rooms = None
         return order
 
-    def _receive(self, claim: ClaimOrder, answer: Exchanged) -> None:
+    def _receive(self, claim: ClaimOrder, answer: Exchanged, asked_at: float) -> None:
         now = self._clock()
         if answer.fleet is None:
             self._look_at = now + FULL_LOOK_SECONDS
@@ -322,14 +316,16 @@ class Dispatcher:
         self.fleet = answer.fleet
         self._fleet_at = now
         for claimed in answer.claimed:
-            self._take(claimed, now)
+            self._take(claimed, asked_at, now)
         if answer.claimed:
             self._engine.wake()
         elif claim.want == 0:
             return
         elif answer.fleet.waiting or answer.fleet.suspects:
             # Only hosts on which this worker is busy have work, or one suspect is being tried.
-            self._look_at = now + self.look_seconds()
+            look = self.look_seconds()
+            turn = look if answer.fleet.turn_seconds is None else max(answer.fleet.turn_seconds, TURN_LOOK_SECONDS)
+            self._look_at = now + min(look, turn)
             self._full_rooms = claim.rooms
         else:
             # The wake key tells when something comes; delayed entries become due by themselves.
@@ -337,7 +333,7 @@ class Dispatcher:
             due = answer.fleet.due_seconds if answer.fleet.delayed else look
             self._look_at = now + min(max(due, 0.02), look)
 
-    def _take(self, claimed: Claimed, now: float) -> None:
+    def _take(self, claimed: Claimed, asked_at: float, now: float) -> None:
         lease = Lease(claimed.lease, claimed.host, claimed.deliveries, now, claimed.body, claimed.deaths > 0)
         self._held[lease.id] = lease
         try:
@@ -355,7 +351,11 @@ class Dispatcher:
             return
         lease.requests.append(decoded.request)
         lease.page, lease.identity = decoded.page, decoded.identity
-        self._ready.append((lease, decoded.request))
+        if claimed.slack_seconds:
+            # The turn was given at some time between the asking and now.
+            lease.turn_at = now + claimed.wait_seconds
+            lease.turn_ends = asked_at + claimed.wait_seconds + claimed.slack_seconds
+        self._ready.add(lease, decoded.request)
 
     def _end_at_once(self, lease: Lease, now: float) -> None:
         lease.started = lease.ended = True
@@ -378,9 +378,7 @@ class Dispatcher:
 
     def release_unstarted(self) -> list[str]:
         """Takes what was not handed over out of the queue; returns its lease ids for ``give_back``."""
-        ids = [lease.id for lease, _ in self._ready]
-        self._ready.clear()
-        return ids
+        return [lease.id for lease, _ in self._ready.take_all()]
 
     def unended(self) -> list[str]:
         """Ids of the leases whose pages are not through yet."""

@@ -1,6 +1,5 @@
 """The shared seen filter alone, as a DUPEFILTER_CLASS for Scrapy's own scheduler or scrapy-redis's."""
 
-from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from scrapy import Request, Spider
@@ -34,7 +33,7 @@ class SeenDupeFilter(BaseDupeFilter):
         self._base = Partition(crawl).seen(0)
         self._spec = spec
         self._fingerprinter = fingerprinter
-        self._script = read_script(files("crawler.frontier") / "lua", "test_and_add", filter=spec.kind)
+        self._script = read_script("frontier", "test_and_add", filter=spec.kind)
         self._client = target.client()
 
     @classmethod

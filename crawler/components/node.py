@@ -14,6 +14,7 @@ from scrapy.utils.httpobj import urlparse_cached
 
 from crawler.assembly import Worker, WorkerSpec
 from crawler.components.codec import RequestCodec
+from crawler.components.pacing import rules_of
 from crawler.components.starts import SeedMaker
 from crawler.components.view import EngineView
 from crawler.config import Config, read_config
@@ -73,6 +74,7 @@ class Node:
         self.crawler = crawler
         self.spider: Spider = spider
         self.config = config_of(crawler)
+        self.rules = rules_of(crawler, self.config)
         self.codec = RequestCodec(spider)
         self.view = EngineView(crawler)
         self.fingerprint: Callable[[Request], bytes] = crawler.request_fingerprinter.fingerprint
@@ -116,6 +118,7 @@ class Node:
             seed_batch=int(getattr(spider, "redis_batch_size", None) or max(16, concurrency)),
             waits_for_seeds=self.waits_for_seeds,
             make_seed=self.seeds.make,
+            rules=self.rules,
         )
 
     def _writer(self) -> BatchWriter | None:

@@ -40,7 +40,7 @@ class OutcomeMiddleware:
 
     def process_response(self, request: Request, response: Response) -> Response:
         """A status that is retried and came back all the same is a failure, unless the spider handles it."""
-        lease = _lease_of(request)
+        lease = lease_of(request)
         if lease is not None and response.status in self._codes and not self._handled(request, response.status):
             tries = request.meta.get("retry_times", 0) + 1
             reason = f"status {response.status} after {tries} tries"
@@ -49,7 +49,7 @@ class OutcomeMiddleware:
 
     def process_exception(self, request: Request, exception: Exception) -> None:
         """An exception that no middleware handled is a failure; an ignored request is not."""
-        lease = _lease_of(request)
+        lease = lease_of(request)
         if lease is None:
             return
         if isinstance(exception, PrivateTarget):
@@ -75,7 +75,7 @@ class OutcomeMiddleware:
         return status in listed
 
 
-def _lease_of(request: Request) -> Lease | None:
+def lease_of(request: Request) -> Lease | None:
     """The lease that the request was handed out under; one that a callback or pipeline downloads by itself has none."""
     lease = current_lease.get()
     if lease is None or not any(held is request for held in lease.requests):

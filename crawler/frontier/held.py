@@ -4,7 +4,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from crawler.frontier.store import Claimed, Letter, Put
+from crawler.frontier.store import Claimed, Letter, Plan, Put, Retry
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,9 @@ class Lease:
     """One claimed entry. It ends when Scrapy has none of its requests, its records are durable and its links are in.
 
     ``through``: Scrapy has nothing of it any more; ``ended``: it may settle. ``requests`` holds the request
-    that was claimed and those that redirects made of it. ``links`` are kept until the lease is
-    settled, to be put again should Redis lose its last writes.
+    that was claimed and those that redirects made of it. ``turn_at`` and ``turn_ends`` bound the time in which it may
+    be sent, where its host has a limit (else 0); after it, a turn has to be taken anew. ``links`` are kept until the
+    lease is settled, to be put again should Redis lose its last writes.
     """
 
     id: str
@@ -60,6 +61,8 @@ class Lease:
     claimed_at: float
     body: bytes = b""
     suspect: bool = False
+    turn_at: float = 0.0
+    turn_ends: float = 0.0
     requests: list[Hashable] = field(default_factory=list)
     page: str = ""
     identity: bytes = b""
@@ -91,6 +94,18 @@ class Lease:
         """Makes the page a dead letter when it ends; the first reason stays."""
         if self.fault is None:
             self.fault = {"kind": "page", "class": kind, "reason": reason, **more}
+
+    def enter(self, plan: Plan, worker: str) -> None:
+        """Enters in the plan how the lease ends: dead, to be tried again, or done."""
+        if self.fault is not None:
+            plan.dead.append((self.id, {**self.fault, "worker": worker}))
+        elif self.retry is not None:
+            new = self.retry
+            plan.retries.append(Retry(self.id, new.host, new.band, new.delay_ms, new.body))
+        else:
+            plan.done.append(self.id)
+        for name, amount in self.tallies.items():
+            plan.tallies[name] = plan.tallies.get(name, 0) + amount
 
     @property
     def open(self) -> bool:

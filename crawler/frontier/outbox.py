@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from crawler.clock import Monotonic
 from crawler.frontier.held import Lease
-from crawler.frontier.store import Letter, Put
+from crawler.frontier.store import Letter, Plan, Put
 
 BATCH_ENTRIES = 128
 BATCH_BYTES = 1_000_000
@@ -29,6 +29,15 @@ class Parcel:
 
     outgoing: list[Outgoing] = field(default_factory=list)
     letters: list[Letter] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Batch:
+    """What one exchange carries, so that it can be taken back; ``leases`` are those that it ends."""
+
+    parcel: Parcel = field(default_factory=Parcel)
+    plan: Plan = field(default_factory=Plan)
+    leases: list[str] = field(default_factory=list)
 
 
 class Outbox:

@@ -9,7 +9,9 @@ from crawler.frontier.stream import ClaimOrder
 
 RATE_SECONDS = 0.5
 AHEAD_SECONDS = 0.3
-"""Work claimed ahead lasts about so long at the pace of the last seconds; far more than a round trip."""
+"""Work claimed ahead lasts about so long at the pace of the last seconds, and turns of hosts are taken so long before;
+far more than a round trip.
+"""
 MOST_AT_ONCE = 256
 HELD_FOR_EACH_SLOT = 8
 """Leases held for each concurrent request, at most: when storage is slow, claims stop and not memory."""
@@ -62,7 +64,7 @@ class Pace:
         want = min(want, HELD_FOR_EACH_SLOT * slots.concurrency - total, MOST_AT_ONCE)
         if want <= 0 or (ready and want < max(1, slots.concurrency // 2)):
             return None
-        return ClaimOrder(want, int(slots.lease_seconds * 1000), limit, rooms)
+        return ClaimOrder(want, int(slots.lease_seconds * 1000), int(AHEAD_SECONDS * 1e6), limit, rooms)
 
     def _measure(self) -> None:
         now = self._clock()

@@ -3,7 +3,6 @@
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib.resources import files
 from typing import Any
 
 import msgpack
@@ -14,7 +13,6 @@ from crawler.redisdb.keys import SCHEMA, Partition
 from crawler.redisdb.scripts import Call, Script, read_script
 
 REAPED_AT_ONCE = 256
-_LUA = files("crawler.frontier") / "lua"
 
 Letter = dict[str, str]
 """A dead letter: kind, reason, class, url and whatever else helps to find the cause; all text."""
@@ -83,18 +81,25 @@ def flat(letter: Letter) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """A leased entry; ``deliveries`` counts the times that it was handed out before."""
+    """A leased entry; ``deliveries`` counts the times that it was handed out before.
+
+    Its host's turn comes in ``wait_seconds`` and lasts ``slack_seconds``; without a slack the host has no limit.
+    """
 
     lease: str
     host: str
     deliveries: int
     deaths: int
     body: bytes
+    wait_seconds: float = 0.0
+    slack_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """What is left anywhere, as of the last claim; ages in seconds."""
+    """What is left anywhere, as of the last claim; ages in seconds. A host's next turn can be taken after
+    ``turn_seconds``; None where no host waits for its turn.
+    """
 
     waiting: int = 0
     delayed: int = 0
@@ -106,6 +111,7 @@ class Fleet:
     due_seconds: float = 0.0
     feeding: int = 0
     feeders: int = 0
+    turn_seconds: float | None = None
 
     @property
     def quiet(self) -> bool:
@@ -153,7 +159,7 @@ class Scripts:
 
     def __init__(self, filter_kind: str) -> None:
         def script(name: str) -> Script:
-            return read_script(_LUA, name, filter=filter_kind)
+            return read_script("frontier", name, filter=filter_kind)
 
         self.open = script("open")
         self.put = script("put")
@@ -243,9 +249,11 @@ class Session:
         args = [*self._stream(), *self._filter(), self._pack(entries) if entries else b"", plan.pack()]
         return Call(self.scripts.settle, self.keys, args)
 
-    def claim(self, want: int, lease_ms: int, room: int, rooms: dict[str, int]) -> Call:
-        """Claims up to ``want`` entries; ``rooms`` says how many more of a busy host this worker can start."""
-        args: list[bytes | str | int] = [*self._stream(), want, lease_ms, room]
+    def claim(self, want: int, lease_ms: int, ahead_us: int, room: int, rooms: dict[str, int]) -> Call:
+        """Claims up to ``want`` entries whose turns come within ``ahead_us``; ``rooms`` says how many more of a busy
+        host this worker can start.
+        """
+        args: list[bytes | str | int] = [*self._stream(), want, lease_ms, ahead_us, room]
         for host, left in rooms.items():
             args += (host, left)
         return Call(self.scripts.claim, self.keys, args)
@@ -274,12 +282,15 @@ class Session:
 
     def read_claimed(self, reply: bytes) -> tuple[list[Claimed], Fleet]:
         """Reads the reply of ``claim``."""
-        taken, fleet = self.read(reply)
-        parts = iter(taken)
+        taken, fleet, paced, turn_ms = self.read(reply)
+        parts, turns = iter(taken), iter(paced)
+        waits = {
+            number - 1: (wait / 1000, slack / 1000) for number, wait, slack in zip(turns, turns, turns, strict=True)
+        }
         return [
-            Claimed(lease.decode(), host.decode(), element[0], element[1], element[2:])
-            for lease, host, element in zip(parts, parts, parts, strict=True)
-        ], read_fleet(fleet)
+            Claimed(lease.decode(), host.decode(), element[0], element[1], element[2:], *waits.get(number, (0.0, 0.0)))
+            for number, (lease, host, element) in enumerate(zip(parts, parts, parts, strict=True))
+        ], read_fleet(fleet, turn_ms)
 
     def beat(self, lapse_ms: int, lease_ms: int, report: dict[str, Any], leases: Sequence[str]) -> Call:
         """Keeps the worker and its leases alive."""
@@ -311,7 +322,7 @@ class Session:
         return Call(self.scripts.leave, self.keys, [self.worker, feeder])
 
 
-def read_fleet(parts: Sequence[Any]) -> Fleet:
+def read_fleet(parts: Sequence[Any], turn_ms: int = -1) -> Fleet:
     """Reads what lib/lease.lua's ``fleet`` returns."""
     waiting, delayed, in_flight, suspects, start, phase, idle_ms, due_ms, feeding, feeders = parts
     return Fleet(
@@ -325,4 +336,5 @@ def read_fleet(parts: Sequence[Any]) -> Fleet:
         max(0, due_ms) / 1000,
         feeding,
         feeders,
+        turn_ms / 1000 if turn_ms >= 0 else None,
     )

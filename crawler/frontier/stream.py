@@ -35,6 +35,7 @@ class ClaimOrder:
 
     want: int
     lease_ms: int
+    ahead_us: int
     room: int
     rooms: dict[str, int]
 
@@ -101,7 +102,7 @@ class Stream:
         if entries or plan:
             calls.append(self.session.settle(entries, plan))
         if claim:
-            calls.append(self.session.claim(claim.want, claim.lease_ms, claim.room, claim.rooms))
+            calls.append(self.session.claim(claim.want, claim.lease_ms, claim.ahead_us, claim.room, claim.rooms))
         new, stale = b"", []
         if entries or plan:
             replies = await self._run(calls, full_after=len(calls))

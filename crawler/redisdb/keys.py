@@ -23,6 +23,7 @@ FIXED = (
     "wake",  # STRING counter that changes when idle workers should look again; 60 s
     "feeders",  # SET    feeders that are not through with their source
     "garbage",  # SET    seen filters of old generations, swept bit by bit
+    "limits",  # HASH   rules of hosts: default, globs, r:<host or domain>; kept
 )
 """Keys in the order in which every frontier script has them in KEYS; two of the caller's own follow."""
 
@@ -40,7 +41,9 @@ class Partition:
         return f"trawlnet:{{{self.crawl}:{self.number}}}:"
 
     def key(self, name: str) -> str:
-        """Name of one key: one of FIXED, or ``q:<host>:<band>`` (LIST), ``prio:<host>`` (ZSET of bands)."""
+        """Name of one key: one of FIXED, or ``q:<host>:<band>`` (LIST), ``prio:<host>`` (ZSET of bands), and of hosts
+        with a limit ``host:<host>`` (HASH) and ``turns:<host>`` (LIST), until they tell nothing any more.
+        """
         return self.prefix + name
 
     def session(self, worker: str) -> str:

@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any
 
@@ -36,16 +37,26 @@ class Call:
         return ["EVALSHA", self.script.sha, len(self.keys), *self.keys, *self.args]
 
 
-def read_script(folder: Traversable, name: str, **variants: str) -> Script:
-    """Reads ``<name>.lua``; its first line ``--! a b_{x}`` names libraries of ``lib/``, with ``{x}`` from variants."""
-    text = folder.joinpath(f"{name}.lua").read_text(encoding="utf-8")
+def read_script(package: str, name: str, **variants: str) -> Script:
+    """Reads ``lua/<name>.lua`` of a package of ``crawler``.
+
+    Its first line ``--! a b_{x} other/c`` names libraries of ``lua/lib/``, with ``{x}`` from variants, and those of
+    other packages.
+    """
+    text = _lua(package).joinpath(f"{name}.lua").read_text(encoding="utf-8")
     first = _LIBRARIES.match(text)
     parts = []
     if first:
         for library in first.group(1).format(**variants).split():
-            parts.append(folder.joinpath("lib", f"{library}.lua").read_text(encoding="utf-8"))
+            *other, file = library.split("/")
+            lib = _lua(*other or [package]).joinpath("lib", f"{file}.lua")
+            parts.append(lib.read_text(encoding="utf-8"))
     composed = "\n".join([*parts, text])
     return Script(name, composed, hashlib.sha1(composed.encode(), usedforsecurity=False).hexdigest())
+
+
+def _lua(package: str) -> Traversable:
+    return files(f"crawler.{package}") / "lua"
 
 
 async def run(client: AsyncRedis, calls: Sequence[Call]) -> list[Any]:

@@ -2,15 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 
 import msgpack
 
 from crawler.errors import TrawlnetError
 from crawler.redisdb.keys import Intake
 from crawler.redisdb.scripts import Call, read_script
-
-_LUA = files("crawler.seeds") / "lua"
 
 
 class WrongKeyType(TrawlnetError):
@@ -31,8 +28,8 @@ class IntakeScripts:
 
     def __init__(self, keys: Intake) -> None:
         self.keys = keys
-        self._take = read_script(_LUA, "take")
-        self._taken = read_script(_LUA, "taken")
+        self._take = read_script("seeds", "take")
+        self._taken = read_script("seeds", "taken")
 
     def take(self, most: int, lease_ms: int) -> Call:
         """Takes up to ``most`` seeds; those whose taker died come first."""

@@ -93,7 +93,7 @@ class _Ours:
     def claim(self, count: int) -> list[Claimed]:
         taken: list[Claimed] = []
         while len(taken) < count:
-            claimed, _ = self.session.read_claimed(self.ask(self.session.claim(BATCH, 60_000, BATCH, {})))
+            claimed, _ = self.session.read_claimed(self.ask(self.session.claim(BATCH, 60_000, 0, BATCH, {})))
             taken += claimed
         return taken
 

@@ -28,7 +28,7 @@ from tests.support.frontier import (
 )
 from tests.support.servers import KINDS, own_server
 
-ORDER = ClaimOrder(10, 60_000, 100, {})
+ORDER = ClaimOrder(10, 60_000, 0, 100, {})
 
 
 @pytest.fixture(scope="module", params=KINDS)

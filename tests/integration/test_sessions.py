@@ -167,7 +167,7 @@ def test_an_exchange_whose_answer_is_lost_is_made_once(fleet: FleetOnServer) -> 
     assert fleet.redis.scard(fleet.partition.held("w1")) == 4
 
 
-ORDER = ClaimOrder(10, 60_000, 100, {})
+ORDER = ClaimOrder(10, 60_000, 0, 100, {})
 
 
 @both

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from importlib.resources import files
 from typing import Any, cast
 
 import msgpack
@@ -106,9 +105,10 @@ class Member:
         room: int = 100,
         rooms: dict[str, int] | None = None,
         lease_seconds: float = LEASE_SECONDS,
+        ahead_us: int = 0,
     ) -> list[Claimed]:
         """What was claimed; what the fleet has left is in ``left``."""
-        call = self.session.claim(want, int(lease_seconds * 1000), room, rooms or {})
+        call = self.session.claim(want, int(lease_seconds * 1000), ahead_us, room, rooms or {})
         claimed, self.left = self.session.read_claimed(self.run(call))
         return claimed
 
@@ -252,7 +252,7 @@ class FilterOnServer:
         self.redis = fleet.redis
         self.spec = spec
         self.base = base or fleet.partition.seen(1)
-        self._script = read_script(files("crawler.frontier") / "lua", "test_and_add", filter=spec.kind)
+        self._script = read_script("frontier", "test_and_add", filter=spec.kind)
 
     def add(self, digests: Sequence[bytes]) -> str:
         """One character a key: '1' new, '0' taken for seen; all are seen from then on."""

@@ -1,11 +1,13 @@
---! base session queue lease
--- Leases entries of hosts whose time has come to the caller, spread over hosts, and tells what the fleet has left.
--- ARGV: 1-3 session, 4 how many at most, 5 lease (ms), 6 room of a host that is not named, then host, room pairs for those
---       on which the caller is busy.
--- Returns packed {'ok', {lease id, host, element, lease id..}, fleet (lib/lease.lua)}.
-local want, lease_ms, room = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+--! base session queue lease throttle/host
+-- Leases entries of hosts whose time has come to the caller, spread over hosts, and tells what the fleet has left. A host
+-- with a rule gives an entry for each turn that is no further ahead than the caller may hold one.
+-- ARGV: 1-3 session, 4 how many at most, 5 lease (ms), 6 how far ahead a turn may be (us), 7 room of a host that is not
+--       named, then host, room pairs for those on which the caller is busy.
+-- Returns packed {'ok', {lease id, host, element, lease id..}, fleet (lib/lease.lua), {number of an entry that has to
+--       wait for its turn, wait (ms), slack (ms), number..}, ms until the next host's turn can be taken, or -1}.
+local want, lease_ms, ahead, room = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local rooms, named = {}, 0
-for i = 7, #ARGV, 2 do
+for i = 8, #ARGV, 2 do
   rooms[ARGV[i]] = tonumber(ARGV[i + 1])
   named = named + 1
 end
@@ -25,10 +27,58 @@ for _, packed in ipairs(redis.call('ZRANGEBYSCORE', DELAYED, '-inf', now, 'LIMIT
 end
 
 local taken = {hosts = {}, bands = {}, elements = {}}
+local paced, due = {}, -1
+
+-- Takes at most n entries of a host that has a rule, each for a turn. Returns how many, whether none are left, and the ms at
+-- which the host is to be looked at again.
+local function pop_paced(host, rule, n)
+  local turns, times = turns_of(host, rule, us), {}
+  local at = turns.next()
+  while #times < n and at <= us + ahead do
+    times[#times + 1] = at
+    turns.take()
+    at = turns.next()
+  end
+  local first, count, drained = #taken.elements, 0, false
+  if #times > 0 then
+    count, drained = pop(host, #times, taken)
+    if count < #times then
+      turns = turns_of(host, rule, us)
+      for _ = 1, count do turns.take() end
+    end
+    if count > 0 then turns.keep(us) end
+    at = turns.next()
+  end
+  for i = 1, count do
+    local wait = math.max(0, math.ceil((times[i] - us) / 1000))
+    paced[#paced + 1], paced[#paced + 2], paced[#paced + 3] = first + i, wait, rule[5]
+  end
+  return count, drained, math.max(now, math.ceil((at - ahead) / 1000))
+end
+
+-- Whether the first suspect's turn has come; it is taken then. One whose turn is far lets the others go first.
+local function suspect_ready()
+  local packed = limited and redis.call('LINDEX', SUSPECTS, 0)
+  local host = packed and cmsgpack.unpack(packed)[1]
+  local rule = host and rule_of(host)
+  if not rule then return true end
+  local turns = turns_of(host, rule, us)
+  local at = turns.next()
+  if at > us + ahead then
+    redis.call('LMOVE', SUSPECTS, SUSPECTS, 'LEFT', 'RIGHT')
+    due = math.ceil((at - us - ahead) / 1000)
+    return false
+  end
+  turns.take()
+  turns.keep(us)
+  paced[1], paced[2], paced[3] = 1, math.max(0, math.ceil((at - us) / 1000)), rule[5]
+  return true
+end
+
 local suspect = redis.call('HGET', SESSION, 'suspect')
 if want > 0 and (not suspect or redis.call('HEXISTS', INFLIGHT, suspect) == 0) then
   suspect = nil
-  local packed = redis.call('LPOP', SUSPECTS)
+  local packed = suspect_ready() and redis.call('LPOP', SUSPECTS)
   if packed then
     local it = cmsgpack.unpack(packed)
     taken.hosts[1], taken.bands[1], taken.elements[1] = it[1], it[2], it[3]
@@ -46,12 +96,17 @@ local share = #ready > 0 and math.ceil(left / #ready) or 0
 for _, host in ipairs(ready) do
   local n = math.min(share, left, rooms[host] or room)
   if n > 0 then
-    local count, drained = pop(host, n, taken)
+    local rule, count, drained, again = limited and rule_of(host), 0, false, now
+    if rule then
+      count, drained, again = pop_paced(host, rule, n)
+    else
+      count, drained = pop(host, n, taken)
+    end
     left, popped = left - count, popped + count
     if drained then
       empty[#empty + 1] = host
     else
-      scores[#scores + 1] = now
+      scores[#scores + 1] = again
       scores[#scores + 1] = host
     end
   end
@@ -73,4 +128,8 @@ elseif want > 0 and tonumber(redis.call('HGET', COUNTERS, 'waiting') or 0) == 0 
   -- Only who could take anything is woken by it: a worker whose hosts are all busy looks again when one is free.
   redis.call('SADD', IDLE, me)
 end
-return answer({'ok', reply, fleet(now)})
+if limited then
+  local next_host = redis.call('ZRANGEBYSCORE', HOSTS, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  if next_host[2] and (due < 0 or tonumber(next_host[2]) - now < due) then due = tonumber(next_host[2]) - now end
+end
+return answer({'ok', reply, fleet(now), paced, due})

@@ -1,0 +1,58 @@
+"""Rules of hosts as a project's settings have them."""
+
+from typing import Any
+
+import scrapy.core.downloader
+from scrapy.crawler import Crawler
+from scrapy.settings import BaseSettings
+
+from crawler.config import Config
+from crawler.errors import ConfigError
+from crawler.throttle.rules import FREE, Rule, RuleSet, read_rules
+
+DEFAULT_JITTER = 0.5
+
+
+def rules_of(crawler: Crawler, config: Config) -> RuleSet:
+    """The rules of CRAWLER_THROTTLE, and those that follow from DOWNLOAD_DELAY and DOWNLOAD_SLOTS.
+
+    Raises:
+        ConfigError: a rule that cannot be used.
+    """
+    settings = crawler.settings
+    delay, jitter = settings.getfloat("DOWNLOAD_DELAY"), _jitter(settings)
+    if hasattr(scrapy.core.downloader, "_get_concurrency_delay"):
+        # Scrapy 2.14 reads this of the spider too.
+        delay = float(getattr(crawler.spider, "download_delay", delay))
+    names = {
+        str(host).lower(): _rule(_number(host, slot.get("delay", delay)), _slot_jitter(slot, jitter))
+        for host, slot in settings.getdict("DOWNLOAD_SLOTS").items()
+    }
+    return read_rules(config["CRAWLER_THROTTLE"], _rule(delay, jitter), names)
+
+
+def _rule(delay: float, jitter: float) -> Rule:
+    return Rule(rate=1 / delay, jitter=jitter) if delay > 0 else FREE
+
+
+def _number(host: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise ConfigError(f"DOWNLOAD_SLOTS[{host!r}] has the delay {value!r}; it must be a number of seconds") from None
+
+
+def _jitter(settings: BaseSettings) -> float:
+    """As Scrapy's downloader reads it: the older setting where it has the higher priority, or is the only one."""
+    randomize = settings.getpriority("RANDOMIZE_DOWNLOAD_DELAY") or 0
+    if randomize > (settings.getpriority("DOWNLOAD_DELAY_JITTER") or 0):
+        return DEFAULT_JITTER if settings.getbool("RANDOMIZE_DOWNLOAD_DELAY") else 0.0
+    return settings.getfloat("DOWNLOAD_DELAY_JITTER", DEFAULT_JITTER)
+
+
+def _slot_jitter(slot: dict[str, Any], default: float) -> float:
+    if "jitter" in slot:
+        return float(slot["jitter"])
+    if "randomize_delay" in slot:
+        return DEFAULT_JITTER if slot["randomize_delay"] else 0.0
+    return default

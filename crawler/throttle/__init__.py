@@ -1,0 +1,1 @@
+"""When a host may be asked: rules, and the pace that the whole fleet keeps to."""

@@ -1,0 +1,173 @@
+"""Rules: how often a host may be asked, by name, domain or glob; and the form in which scripts read them."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import msgpack
+
+from crawler.errors import ConfigError
+
+STRATEGIES = ("token_bucket", "sliding_window", "fixed_window")
+
+MARGIN = 0.01
+"""Share by which the fleet stays below a rate: clocks of servers run differently."""
+
+SINGLE_JITTER_SHARE = 0.1
+SINGLE_JITTER_SECONDS = 0.02
+"""A host without a burst gets its requests apart by the interval, less this share of it or this time."""
+
+WINDOW_JITTER_SHARE = 0.05
+LEAST_RATE = 1e-6
+HIGHEST_RATE = 1e5
+HIGHEST_BURST = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What one host may be asked: ``rate`` requests a second (0: without limit), ``burst`` of them at once.
+
+    Args:
+        rate: requests a second over a long time.
+        burst: with ``token_bucket``, requests in any time t are at most ``rate * t + burst``; with the windows,
+            requests in each window of ``burst / rate`` seconds.
+        jitter: random share by which the time between two requests of a token bucket differs, 0 to 1.
+        strategy: one of STRATEGIES.
+    """
+
+    rate: float = 0.0
+    burst: int = 1
+    jitter: float = 0.0
+    strategy: str = "token_bucket"
+
+    @property
+    def slack_seconds(self) -> float:
+        """How late a request may be sent without breaking the promise; what comes later takes its turn anew."""
+        if self.strategy != "token_bucket":
+            return WINDOW_JITTER_SHARE * self.burst / self.rate
+        # Of a burst one request is kept back for what is late: that gives an interval, of which half is for the way.
+        interval = 1 / self.rate
+        return interval / 2 if self.burst > 1 else max(SINGLE_JITTER_SHARE * interval, SINGLE_JITTER_SECONDS)
+
+    def packed(self) -> list[Any]:
+        """The rule as lib/host.lua reads it: strategy, interval or window (us), burst, jitter, slack (ms)."""
+        span = self.burst / self.rate + self.slack_seconds
+        burst = self.burst
+        if self.strategy == "token_bucket":
+            span, burst = (1 + MARGIN) / self.rate, max(1, self.burst - 1)
+        return [self.strategy[0], round(span * 1e6), burst, self.jitter, round(self.slack_seconds * 1e3)]
+
+
+FREE = Rule()
+"""No limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSet:
+    """All rules of a crawl. The longest name that is the host or a domain above it decides, then the first glob, then
+    ``default``.
+    """
+
+    default: Rule = FREE
+    names: Mapping[str, Rule] = field(default_factory=dict)
+    globs: tuple[tuple[str, Rule], ...] = ()
+
+    def of(self, host: str) -> Rule:
+        """The rule of a host."""
+        name = host
+        while name:
+            if name in self.names:
+                return self.names[name]
+            name = name.partition(".")[2]
+        return next((rule for glob, rule in self.globs if _glob_pattern(glob).fullmatch(host)), self.default)
+
+    @property
+    def free(self) -> bool:
+        """Whether nothing is limited at all."""
+        return not self.default.rate and not self.names and not self.globs
+
+    def arguments(self) -> list[bytes | str]:
+        """What limits.lua takes: digest, default, globs, then names and their rules; nothing where all is free."""
+        default = _pack(self.default.packed()) if self.default.rate else b""
+        globs = [[_lua_pattern(glob), rule.packed() if rule.rate else []] for glob, rule in self.globs]
+        arguments: list[bytes | str] = [default, _pack(globs) if globs else b""]
+        for name, rule in sorted(self.names.items()):
+            arguments += (name, _pack(rule.packed() if rule.rate else []))
+        digest = hashlib.blake2b(digest_size=8)
+        for argument in arguments:
+            digest.update(argument if isinstance(argument, bytes) else argument.encode())
+            digest.update(b"\0")
+        return [digest.hexdigest(), *arguments]
+
+
+def read_rules(given: Any, default: Rule = FREE, names: Mapping[str, Rule] | None = None) -> RuleSet:
+    """Reads CRAWLER_THROTTLE.
+
+    Args:
+        given: a mapping of host, domain or glob to a rate, or to a mapping of the fields of Rule; ``*`` is every host.
+        default: the rule where none matches.
+        names: rules from elsewhere, which those given replace.
+
+    Raises:
+        ConfigError: names the pattern, what it has and what it may have.
+    """
+    if not isinstance(given, Mapping):
+        raise ConfigError(
+            f"CRAWLER_THROTTLE must map hosts to rules, got {type(given).__name__}; "
+            "write it as in {'example.com': {'rate': 2, 'burst': 4}}"
+        )
+    exact, globs = dict(names or {}), []
+    for pattern, value in given.items():
+        name = str(pattern).strip().lower().rstrip(".")
+        if not name or re.search(r"[\s/@]", name):
+            raise ConfigError(f"CRAWLER_THROTTLE has the host {pattern!r}; write a host, a domain or a glob, no URL")
+        rule = _rule(name, value)
+        if name == "*":
+            default = rule
+        elif "*" in name or "?" in name:
+            globs.append((name, rule))
+        else:
+            exact[name] = rule
+    return RuleSet(default, exact, tuple(globs))
+
+
+def _rule(name: str, value: Any) -> Rule:
+    where = f"CRAWLER_THROTTLE[{name!r}]"
+    known = [item.name for item in fields(Rule)]
+    parts = dict(value) if isinstance(value, Mapping) else {"rate": value}
+    if unknown := sorted(set(parts) - set(known)):
+        raise ConfigError(f"{where} has {unknown[0]!r}; known are {', '.join(known)}")
+    strategy = parts.get("strategy", "token_bucket")
+    if strategy not in STRATEGIES:
+        raise ConfigError(f"{where} has the strategy {strategy!r}; known are {', '.join(STRATEGIES)}")
+    rate = _between(where, "rate", parts.get("rate"), 0, HIGHEST_RATE)
+    if 0 < rate < LEAST_RATE:
+        raise ConfigError(f"{where} has the rate {rate:g}; it must be 0 (no limit) or at least {LEAST_RATE:g} a second")
+    burst = _between(where, "burst", parts.get("burst", 1), 1, HIGHEST_BURST)
+    jitter = _between(where, "jitter", parts.get("jitter", 0), 0, 1)
+    return Rule(rate, int(burst), jitter, strategy)
+
+
+def _between(where: str, name: str, value: Any, least: float, most: float) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = float("nan")
+    if not least <= number <= most:
+        raise ConfigError(f"{where} has the {name} {value!r}; it must be a number from {least:g} to {most:g}")
+    return number
+
+
+def _pack(value: Any) -> bytes:
+    packed: bytes = msgpack.packb(value)
+    return packed
+
+
+def _glob_pattern(glob: str) -> re.Pattern[str]:
+    return re.compile("".join({"*": ".*", "?": "."}.get(char, re.escape(char)) for char in glob), re.DOTALL)
+
+
+def _lua_pattern(glob: str) -> str:
+    return "^" + "".join({"*": ".*", "?": "."}.get(char, char if char.isalnum() else "%" + char) for char in glob) + "$"
