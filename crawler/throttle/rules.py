@@ -13,11 +13,14 @@ from crawler.errors import ConfigError
 STRATEGIES = ("token_bucket", "sliding_window", "fixed_window")
 
 MARGIN = 0.01
-"""Share by which the fleet stays below a rate: clocks of servers run differently."""
+"""Share by which requests are further apart than a rate says: clocks of servers differ."""
 
-SINGLE_JITTER_SHARE = 0.1
-SINGLE_JITTER_SECONDS = 0.02
-"""A host without a burst gets its requests apart by the interval, less this share of it or this time."""
+SINGLE_MARGIN = 0.04
+SINGLE_SLACK_SHARE = 0.02
+SINGLE_SLACK_SECONDS = 0.02
+"""The same where a host has no burst, and how late a request may be sent there: by a share of the interval, or by this
+time where intervals are so short that the share could not be kept. A late request comes closer to the next one.
+"""
 
 WINDOW_JITTER_SHARE = 0.05
 LEAST_RATE = 1e-6
@@ -49,14 +52,15 @@ class Rule:
             return WINDOW_JITTER_SHARE * self.burst / self.rate
         # Of a burst one request is kept back for what is late: that gives an interval, of which half is for the way.
         interval = 1 / self.rate
-        return interval / 2 if self.burst > 1 else max(SINGLE_JITTER_SHARE * interval, SINGLE_JITTER_SECONDS)
+        return interval / 2 if self.burst > 1 else max(SINGLE_SLACK_SHARE * interval, SINGLE_SLACK_SECONDS)
 
     def packed(self) -> list[Any]:
         """The rule as lib/host.lua reads it: strategy, interval or window (us), burst, jitter, slack (ms)."""
         span = self.burst / self.rate + self.slack_seconds
         burst = self.burst
         if self.strategy == "token_bucket":
-            span, burst = (1 + MARGIN) / self.rate, max(1, self.burst - 1)
+            margin = MARGIN if self.burst > 1 else SINGLE_MARGIN
+            span, burst = (1 + margin) / self.rate, max(1, self.burst - 1)
         return [self.strategy[0], round(span * 1e6), burst, self.jitter, round(self.slack_seconds * 1e3)]
 
 
