@@ -351,10 +351,10 @@ class Dispatcher:
             return
         lease.requests.append(decoded.request)
         lease.page, lease.identity = decoded.page, decoded.identity
-        if claimed.slack_seconds:
-            # The turn was given at some time between the asking and now.
-            lease.turn_at = now + claimed.wait_seconds
-            lease.turn_ends = asked_at + claimed.wait_seconds + claimed.slack_seconds
+        if (turn := claimed.turn) is not None:
+            # It was given at some time between the asking and now.
+            lease.turn_at, lease.turn_mark = now + turn.wait_seconds, turn.mark
+            lease.turn_ends = asked_at + turn.wait_seconds + turn.slack_seconds
         self._ready.add(lease, decoded.request)
 
     def _end_at_once(self, lease: Lease, now: float) -> None:

@@ -63,6 +63,7 @@ class Lease:
     suspect: bool = False
     turn_at: float = 0.0
     turn_ends: float = 0.0
+    turn_mark: int = 0
     requests: list[Hashable] = field(default_factory=list)
     page: str = ""
     identity: bytes = b""

@@ -80,10 +80,18 @@ def flat(letter: Letter) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
-    """A leased entry; ``deliveries`` counts the times that it was handed out before.
+class Turn:
+    """When a request may be sent to its host: after ``wait_seconds``, for ``slack_seconds``; the mark names it."""
 
-    Its host's turn comes in ``wait_seconds`` and lasts ``slack_seconds``; without a slack the host has no limit.
+    wait_seconds: float
+    slack_seconds: float
+    mark: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A leased entry; ``deliveries`` counts the times that it was handed out before. Without a turn its host has no
+    limit.
     """
 
     lease: str
@@ -91,8 +99,7 @@ class Claimed:
     deliveries: int
     deaths: int
     body: bytes
-    wait_seconds: float = 0.0
-    slack_seconds: float = 0.0
+    turn: Turn | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,11 +291,12 @@ class Session:
         """Reads the reply of ``claim``."""
         taken, fleet, paced, turn_ms = self.read(reply)
         parts, turns = iter(taken), iter(paced)
-        waits = {
-            number - 1: (wait / 1000, slack / 1000) for number, wait, slack in zip(turns, turns, turns, strict=True)
+        of = {
+            number - 1: Turn(wait / 1000, slack / 1000, int(mark))
+            for number, wait, slack, mark in zip(turns, turns, turns, turns, strict=True)
         }
         return [
-            Claimed(lease.decode(), host.decode(), element[0], element[1], element[2:], *waits.get(number, (0.0, 0.0)))
+            Claimed(lease.decode(), host.decode(), element[0], element[1], element[2:], of.get(number))
             for number, (lease, host, element) in enumerate(zip(parts, parts, parts, strict=True))
         ], read_fleet(fleet, turn_ms)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgpack
@@ -23,9 +24,22 @@ class ThrottleScripts:
         """Makes these the rules of the whole fleet; answered with 1 if others were there."""
         return Call(self._limits, self._keys, rules.arguments())
 
-    def take(self, hosts: Sequence[str]) -> Call:
-        """Takes a turn of each host."""
-        return Call(self._take, self._keys, hosts)
+    def take(self, asked: Sequence[tuple[str, int]]) -> Call:
+        """Takes a turn of each host; beside it the mark of the turn that was missed, or 0."""
+        return Call(self._take, self._keys, [part for host, missed in asked for part in (host, missed or "")])
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The time, on the clock, from which and until which a request may be sent; the mark names the turn in Redis."""
+
+    at: float
+    ends: float
+    mark: int = 0
+
+
+NO_TURN = Turn(0.0, 0.0)
+"""In place of a turn for who has none."""
 
 
 class Limiter:
@@ -37,28 +51,34 @@ class Limiter:
         self._scripts = scripts
         self._ask = ask
         self._clock = clock
-        self._asking: list[tuple[str, asyncio.Future[tuple[float, float]]]] = []
+        self._asking: list[tuple[str, int, asyncio.Future[Turn]]] = []
         self._task: asyncio.Task[None] | None = None
 
-    async def turn(self, host: str) -> None:
+    async def turn(self, host: str, missed: Turn = NO_TURN) -> Turn:
         """Returns when a request may be sent to the host, at once where it has no limit.
+
+        Args:
+            host: the host.
+            missed: a turn that was not used; if it was the last one given, it is not lost.
 
         Raises:
             TrawlnetError: Redis refuses in a way that waiting does not mend.
         """
+        turn = missed
         while True:
-            at, ends = await self._next(host)
-            wait = at - self._clock()
+            turn = await self._next(host, turn.mark)
+            wait = turn.at - self._clock()
             if wait > 0:
                 await asyncio.sleep(wait)
-            if self._clock() <= ends:
-                return
+            if self._clock() <= turn.ends:
+                return turn
 
-    def _next(self, host: str) -> "asyncio.Future[tuple[float, float]]":
-        future: asyncio.Future[tuple[float, float]] = asyncio.get_running_loop().create_future()
-        self._asking.append((host, future))
+    def _next(self, host: str, missed: int) -> "asyncio.Future[Turn]":
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Turn] = loop.create_future()
+        self._asking.append((host, missed, future))
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._take())
+            self._task = loop.create_task(self._take())
         return future
 
     async def _take(self) -> None:
@@ -66,21 +86,21 @@ class Limiter:
             asking, self._asking = self._asking, []
             asked_at = self._clock()
             try:
-                reply = msgpack.unpackb(await self._ask(self._scripts.take([host for host, _ in asking])))
+                call = self._scripts.take([(host, missed) for host, missed, _ in asking])
+                reply = msgpack.unpackb(await self._ask(call))
             except BaseException as error:
-                self._fail(asking, error)
+                self._fail([*asking, *self._asking], error)
                 raise
             now, parts = self._clock(), iter(reply)
-            for (_, future), wait_ms, slack_ms in zip(asking, parts, parts, strict=True):
+            for (*_, future), wait_ms, slack_ms, mark in zip(asking, parts, parts, parts, strict=True):
                 # The turn was given at some time between the asking and now.
                 ends = asked_at + (wait_ms + slack_ms) / 1000 if slack_ms else float("inf")
                 if not future.done():
-                    future.set_result((now + wait_ms / 1000, ends))
+                    future.set_result(Turn(now + wait_ms / 1000, ends, int(mark)))
         self._task = None
 
-    def _fail(self, asking: list[tuple[str, "asyncio.Future[tuple[float, float]]"]], error: BaseException) -> None:
-        self._task = None
-        for _, future in [*asking, *self._asking]:
+    def _fail(self, asking: Sequence[tuple[str, int, "asyncio.Future[Turn]"]], error: BaseException) -> None:
+        self._task, self._asking = None, []
+        for *_, future in asking:
             if not future.done():
                 future.set_exception(error)
-        self._asking = []

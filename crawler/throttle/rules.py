@@ -15,9 +15,9 @@ STRATEGIES = ("token_bucket", "sliding_window", "fixed_window")
 MARGIN = 0.01
 """Share by which requests are further apart than a rate says: clocks of servers differ."""
 
-SINGLE_MARGIN = 0.04
-SINGLE_SLACK_SHARE = 0.02
-SINGLE_SLACK_SECONDS = 0.02
+SINGLE_MARGIN = 0.045
+SINGLE_SLACK_SHARE = 0.01
+SINGLE_SLACK_SECONDS = 0.01
 """The same where a host has no burst, and how late a request may be sent there: by a share of the interval, or by this
 time where intervals are so short that the share could not be kept. A late request comes closer to the next one.
 """

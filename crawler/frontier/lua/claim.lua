@@ -3,8 +3,8 @@
 -- with a rule gives an entry for each turn that is no further ahead than the caller may hold one.
 -- ARGV: 1-3 session, 4 how many at most, 5 lease (ms), 6 how far ahead a turn may be (us), 7 room of a host that is not
 --       named, then host, room pairs for those on which the caller is busy.
--- Returns packed {'ok', {lease id, host, element, lease id..}, fleet (lib/lease.lua), {number of an entry that has to
---       wait for its turn, wait (ms), slack (ms), number..}, ms until the next host's turn can be taken, or -1}.
+-- Returns packed {'ok', {lease id, host, element, lease id..}, fleet (lib/lease.lua), {number of an entry that has a
+--       turn, wait (ms), slack (ms), mark (throttle/lib/host.lua), number..}, ms until the next host's turn can be taken, or -1}.
 local want, lease_ms, ahead, room = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local rooms, named = {}, 0
 for i = 8, #ARGV, 2 do
@@ -29,14 +29,21 @@ end
 local taken = {hosts = {}, bands = {}, elements = {}}
 local paced, due = {}, -1
 
+local function has_turn(number, at, rule, mark)
+  local n = #paced
+  paced[n + 1], paced[n + 2] = number, math.max(0, math.ceil((at - us) / 1000))
+  paced[n + 3], paced[n + 4] = rule[5], mark
+end
+
 -- Takes at most n entries of a host that has a rule, each for a turn. Returns how many, whether none are left, and the ms at
 -- which the host is to be looked at again.
 local function pop_paced(host, rule, n)
-  local turns, times = turns_of(host, rule, us), {}
+  local turns, times, marks = turns_of(host, rule, us), {}, {}
   local at = turns.next()
   while #times < n and at <= us + ahead do
     times[#times + 1] = at
     turns.take()
+    marks[#times] = turns.mark()
     at = turns.next()
   end
   local first, count, drained = #taken.elements, 0, false
@@ -50,8 +57,7 @@ local function pop_paced(host, rule, n)
     at = turns.next()
   end
   for i = 1, count do
-    local wait = math.max(0, math.ceil((times[i] - us) / 1000))
-    paced[#paced + 1], paced[#paced + 2], paced[#paced + 3] = first + i, wait, rule[5]
+    has_turn(first + i, times[i], rule, marks[i])
   end
   return count, drained, math.max(now, math.ceil((at - ahead) / 1000))
 end
@@ -71,7 +77,7 @@ local function suspect_ready()
   end
   turns.take()
   turns.keep(us)
-  paced[1], paced[2], paced[3] = 1, math.max(0, math.ceil((at - us) / 1000)), rule[5]
+  has_turn(1, at, rule, turns.mark())
   return true
 end
 

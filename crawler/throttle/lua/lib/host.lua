@@ -32,13 +32,17 @@ local function rule_of(host)
   return default
 end
 
+-- For each strategy, what a host's next turns are: next() tells when, take() takes one, keep() writes down what was taken.
 local strategies = {}
 
--- Turns of a token bucket: arrival time and interval.
-function strategies.t(host, rule, from)
+-- Turns of a token bucket: arrival time and interval. The mark of a turn is the arrival time after it; whoever missed the
+-- last turn that was given has its mark, and gets the turn again from now on.
+function strategies.t(host, rule, from, missed)
   local arrival = tonumber(redis.call('HGET', P .. 'host:' .. host, 't') or 0)
   local early = (rule[3] - 1) * rule[2]
   local turns = {}
+  if missed and missed == arrival then arrival = math.min(arrival, from) end
+  function turns.mark() return arrival end
   function turns.next() return math.max(from, arrival - early) end
   function turns.take()
     local interval = rule[2]
@@ -48,7 +52,7 @@ function strategies.t(host, rule, from)
       draw = draw * 48271 % 1
       interval = interval * (1 + rule[4] * (2 * draw - 1))
     end
-    arrival = math.max(arrival, turns.next()) + interval
+    arrival = math.floor(math.max(arrival, turns.next()) + interval)
   end
   function turns.keep(us)
     local key = P .. 'host:' .. host
@@ -104,8 +108,10 @@ function strategies.s(host, rule, from)
   return turns
 end
 
--- The next turns of a host that has a rule.
-local function turns_of(host, rule, us)
+-- The next turns of a host that has a rule; missed is the mark of a turn that the caller could not use, or nil.
+local function turns_of(host, rule, us, missed)
   local blocked = tonumber(redis.call('HGET', P .. 'host:' .. host, 'b') or 0)
-  return strategies[rule[1]](host, rule, math.max(us, blocked))
+  local turns = strategies[rule[1]](host, rule, math.max(us, blocked), missed)
+  turns.mark = turns.mark or function() return 0 end
+  return turns
 end
