@@ -9,9 +9,11 @@ from redis import Redis
 
 from crawler.errors import StaleSession
 from crawler.frontier.identity import digest, instance_id
-from crawler.frontier.store import Claimed, Fleet, Letter, Opened, Plan, Put, Retry, SeenSpec, Session
+from crawler.frontier.store import Claimed, Fleet, Letter, Opened, Plan, Put, Retry, SeenSpec, Session, Turn
 from crawler.redisdb.keys import Partition
 from crawler.redisdb.scripts import Call, read_script, run_now
+from crawler.throttle.limiter import ThrottleScripts
+from crawler.throttle.rules import RuleSet
 
 IDENTITY = {"project": "shop", "spider": "books"}
 LEASE_SECONDS = 60.0
@@ -164,6 +166,7 @@ class FleetOnServer:
         self.crawl = crawl
         self.url = url
         self.partition = Partition(crawl)
+        self._throttle = ThrottleScripts(self.partition.script_keys("throttle"))
         self._reaper = Session(self.partition, "reaper", SeenSpec("exact"))
 
     def key(self, name: str) -> str:
@@ -179,6 +182,17 @@ class FleetOnServer:
         member = self.member(name, seen)
         member.open()
         return member
+
+    def set_rules(self, rules: RuleSet) -> bool:
+        """Makes these the rules of hosts; whether there were others."""
+        return bool(run_now(self.redis, self._throttle.limits(rules)))
+
+    def take(self, *hosts: str, missed: int = 0) -> list[Turn]:
+        """Takes a turn of each host."""
+        parts = iter(msgpack.unpackb(run_now(self.redis, self._throttle.take([(host, missed) for host in hosts]))))
+        return [
+            Turn(wait / 1000, slack / 1000, int(mark)) for wait, slack, mark in zip(parts, parts, parts, strict=True)
+        ]
 
     def now_ms(self) -> int:
         """The time that scripts go by: the server's clock, or the last time written down if that is later."""
