@@ -74,7 +74,8 @@ class Worker:
         # the other.
         self._questions = Stream(self.client, spec.target, self.session)
         self._throttle = ThrottleScripts(self.session.keys)
-        self.limiter = Limiter(self._throttle, Stream(self.client, spec.target, self.session).ask)
+        self._turns = Stream(self.client, spec.target, self.session)
+        self.limiter = Limiter(self._throttle, self._turns.ask)
         options = Options(
             identity=spec.identity,
             slots=Slots(spec.concurrency, spec.per_host, config["CRAWLER_FRONTIER_LEASE_SECONDS"]),
@@ -182,7 +183,7 @@ class Worker:
     @property
     def round_trips(self) -> int:
         """Times that this worker waited for Redis, its heartbeat apart."""
-        return self.stream.round_trips + self._questions.round_trips
+        return self.stream.round_trips + self._questions.round_trips + self._turns.round_trips
 
     def report(self) -> dict[str, str | int]:
         """What the roster shows of this worker; also called from the heartbeat's thread."""

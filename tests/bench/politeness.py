@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Any
 from crawler.redisdb.embedded import EmbeddedServer
 from tests.bench.figures import Target, parser, tell
 from tests.support.lab import Lab, LabSpec
+from tests.support.pacing import excess_of, times_of
 
 ROOT = Path(__file__).resolve().parents[2]
 HOSTS = 50
@@ -92,24 +93,6 @@ def fleet_of(side: str, lab: Lab, seconds: float) -> Iterator[Fleet]:
                 yield fleet
             finally:
                 fleet.end()
-
-
-def times_of(lab: Lab) -> dict[str, list[float]]:
-    """When each host was asked."""
-    times: dict[str, list[float]] = defaultdict(list)
-    for hit in lab.times():
-        times[hit.host].append(hit.at)
-    return {host: sorted(hits) for host, hits in times.items()}
-
-
-def excess_of(times: Sequence[float], rate: float, burst: int) -> float:
-    """The most requests above rate * t + burst in any window; negative where the limit was never reached."""
-    lowest, worst = float("inf"), -float(burst)
-    for number, at in enumerate(times):
-        behind = number - rate * at
-        lowest = min(lowest, behind)
-        worst = max(worst, behind - lowest + 1 - burst)
-    return worst
 
 
 def measure(side: str, lab: Lab, seconds: float) -> dict[str, Any]:
