@@ -12,6 +12,9 @@ from tests.support.lab import Lab, LabSpec
 from tests.support.labcrawl import LabCrawl, lab_crawl
 from tests.support.pacing import excess_of, gaps_of, times_of
 
+pytestmark = pytest.mark.alone
+"""What hosts see is timed; tests beside these would make workers late on their way."""
+
 HOSTS = 4
 
 
