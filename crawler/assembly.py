@@ -24,6 +24,7 @@ from crawler.redisdb.connect import RedisTarget, wait_until_ready
 from crawler.redisdb.keys import Intake, Partition
 from crawler.seeds.feed import SeedFeed
 from crawler.seeds.intake import IntakeScripts
+from crawler.throttle.blocks import Blocks, Patience
 from crawler.throttle.limiter import Limiter, ThrottleScripts
 from crawler.throttle.rules import RuleSet
 
@@ -86,6 +87,12 @@ class Worker:
         )
         self.dispatcher = Dispatcher(self.stream, engine, options)
         self.dispatcher.look_seconds = self.look_seconds
+        self.blocks = Blocks(
+            self._throttle,
+            Stream(self.client, spec.target, self.session).ask,
+            Patience(config["CRAWLER_THROTTLE_BACKOFF_SECONDS"], config["CRAWLER_THROTTLE_RETRY_AFTER_MAX_SECONDS"]),
+            self.dispatcher.hosts,
+        )
         self.feed = SeedFeed(
             self._questions,
             IntakeScripts(Intake(spec.start_key)),
@@ -104,6 +111,7 @@ class Worker:
             BackgroundTask("frontier exchange", self.dispatcher.run, self._fail),
             BackgroundTask("start URLs feed", self.feed.run, self._fail),
             BackgroundTask("end of crawl", self._watch_end, self._fail),
+            BackgroundTask("blocks of hosts", self.blocks.run, self._fail),
         ]
         self.items: Callable[[], int] = lambda: 0
         self.on_failure: Callable[[BaseException], None] = lambda error: None
@@ -167,8 +175,16 @@ class Worker:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(act)
 
+        wakes = {
+            self.spec.start_key: self.feed.wake,
+            session.partition.key("wake"): dispatcher.wake,
+            session.partition.key("blocks"): self.blocks.changed.set,
+        }
+
         def changed(key: str) -> None:
-            tell(self.feed.wake if key == self.spec.start_key else dispatcher.wake)
+            # Prefixes are watched: other keys may begin like these.
+            if wake := wakes.get(key):
+                tell(wake)
 
         listener = Listener(
             lost=lambda ids: tell(lambda: dispatcher.lost(ids)),
@@ -176,8 +192,7 @@ class Worker:
             changed=changed,
             failed=lambda error: tell(lambda: self._fail(error)),
         )
-        watched = [self.spec.start_key, session.partition.key("wake")]
-        self.heartbeat = Heartbeat(self.spec.target, acts, rhythm, listener, watched)
+        self.heartbeat = Heartbeat(self.spec.target, acts, rhythm, listener, list(wakes))
         self.heartbeat.start()
 
     @property

@@ -110,6 +110,12 @@ SETTINGS: dict[str, Setting] = {
     "CRAWLER_THROTTLE": Setting(
         {}, _mapping, "Requests a second by host, domain or glob, as in `{'*.example.com': {'rate': 2, 'burst': 4}}`."
     ),
+    "CRAWLER_THROTTLE_BACKOFF_SECONDS": Setting(
+        1.0, _number(0), "Wait after a 429 or 503 without Retry-After; doubles each time; 0: none."
+    ),
+    "CRAWLER_THROTTLE_RETRY_AFTER_MAX_SECONDS": Setting(
+        86_400.0, _number(0), "Longest wait that a host may ask for with Retry-After."
+    ),
     "CRAWLER_MEMBERSHIP_BEAT_SECONDS": Setting(5.0, _number(0.05), "Time between heartbeats."),
     "CRAWLER_MEMBERSHIP_LAPSE_SECONDS": Setting(
         10.5, _number(0.2), "A worker counts as dead this long after its last heartbeat."

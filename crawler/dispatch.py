@@ -28,8 +28,7 @@ GATHER_SECONDS = 0.005
 FULL_LOOK_SECONDS = 0.25
 OTHERS_LOOK_SECONDS = 2.0
 NEWER_DELAY_MS = 30_000
-TURN_LOOK_SECONDS = 0.05
-"""Least time between two looks for turns of hosts; well under the time that they are taken ahead."""
+TURN_LOOK_SECONDS = 0.05  # between two looks for turns of hosts; well under the time that they are taken ahead
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +155,10 @@ class Dispatcher:
         self._look_at = 0.0
         if not self._ready:
             self.wanted.set()
+
+    def hosts(self) -> set[str]:
+        """Hosts of which it holds leases."""
+        return {lease.host for lease in self._held.values()}
 
     def lost(self, ids: Sequence[str]) -> None:
         """Forgets leases that were given to others; what was not started of them is not started."""
@@ -366,9 +369,7 @@ class Dispatcher:
 
     @property
     def between(self) -> asyncio.Lock:
-        """Held while an exchange is under way; whoever holds it may stop the background task without cutting one
-        short.
-        """
+        """Held while an exchange is under way; whoever holds it may stop the background task between two."""
         return self._turn
 
     def closing_tick_needed(self) -> bool:
@@ -376,9 +377,10 @@ class Dispatcher:
         self.mark_ended()
         return bool(self._outbox or any(lease.ended for lease in self._held.values()))
 
-    def release_unstarted(self) -> list[str]:
-        """Takes what was not handed over out of the queue; returns its lease ids for ``give_back``."""
-        return [lease.id for lease, _ in self._ready.take_all()]
+    def release_unstarted(self, host: str = "") -> list[str]:
+        """Takes what was not handed over, of one host or all, out of the queue; its lease ids, for ``give_back``."""
+        stays = (lambda lease: lease.started or lease.host != host) if host else (lambda lease: False)
+        return [lease.id for lease, _ in self._ready.keep(stays)]
 
     def unended(self) -> list[str]:
         """Ids of the leases whose pages are not through yet."""

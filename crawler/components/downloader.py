@@ -1,23 +1,48 @@
 """The downloader: sends a request when its host's turn has come for the whole fleet, whoever asked for it.
 
 Checked on Scrapy 2.14.2 and 2.19.0: ``Downloader._enqueue_request`` (the last step before a request waits for a place
-of its slot), ``_download`` (it has one, and is sent), ``_get_slot``, ``_process_queue``, ``needs_backout``, ``active``
-and ``Slot.transferring``.
+of its slot), ``_wait_for_download`` and ``_download`` (it has one, and is sent), ``_get_slot``, ``_process_queue``,
+``needs_backout``, ``active``, ``Slot.transferring``, and ``DownloadHandlers.download_request_async``.
 """
 
-from typing import Any
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
+from typing import Any, cast
 
 from scrapy import Request
 from scrapy.core.downloader import Downloader, Slot
+from scrapy.core.downloader.handlers import DownloadHandlers
 from scrapy.crawler import Crawler
 from scrapy.http import Response
 from scrapy.utils.httpobj import urlparse_cached
+from twisted.internet.defer import Deferred
 
 from crawler.clock import monotonic
 from crawler.components.node import Node
-from crawler.components.outcomes import lease_of
+from crawler.components.outcomes import HostBlocked, lease_of
+from crawler.frontier.held import Lease
 from crawler.frontier.identity import queue_of
+from crawler.throttle.blocks import retry_after_seconds
 from crawler.throttle.limiter import NO_TURN, Turn
+
+SHORT_BLOCK_SECONDS = 5.0
+"""For less, a request that is about to be sent waits where it is."""
+
+PATIENCE_CODES = {429, 503}
+FREE_TURN = Turn(0.0, float("inf"))
+
+
+class ListeningHandlers(DownloadHandlers):
+    """Tells of refusals before the place of the request that was refused is given to the next one."""
+
+    refused: Callable[[Request, Response], None]
+
+    async def download_request_async(self, request: Request) -> Response:
+        """Downloads."""
+        response = await super().download_request_async(request)
+        if response.status in PATIENCE_CODES:
+            self.refused(request, response)
+        return response
 
 
 class PacedDownloader(Downloader):
@@ -29,8 +54,12 @@ class PacedDownloader(Downloader):
     def __init__(self, crawler: Crawler) -> None:
         super().__init__(crawler)
         self._node = Node.of(crawler)
+        # Built by Scrapy's downloader already; a second set would open its connections twice.
+        self.handlers.__class__ = ListeningHandlers
+        cast(ListeningHandlers, self.handlers).refused = self._refused
         self._waiting = 0
-        self._turns: dict[Request, Turn] = {}
+        # By request: tasks of downloads run in the context of whichever request left its place to them.
+        self._sending: dict[Request, tuple[Turn, Lease | None]] = {}
 
     def needs_backout(self) -> bool:
         """Whether as many requests are under way as may be, those that wait for their turn not counted."""
@@ -44,28 +73,50 @@ class PacedDownloader(Downloader):
         return key, slot
 
     async def _enqueue_request(self, request: Request) -> Response:
-        host = _host_of(request)
-        if not self._node.rules.of(host).rate:
-            return await super()._enqueue_request(request)
-        turn = self._turn_it_came_with(request, host)
-        self._turns[request] = turn if monotonic() <= turn.ends else await self._wait(host, turn)
+        host, lease = _host_of(request), lease_of(request)
+        turn = FREE_TURN
+        if self._node.rules.of(host).rate:
+            turn = _turn_of(lease, host)
+            if monotonic() > turn.ends:
+                turn = await self._wait(host, turn)
+        self._sending[request] = turn, lease
         try:
             return await super()._enqueue_request(request)
         finally:
-            self._turns.pop(request, None)
+            del self._sending[request]
+
+    def _wait_for_download(
+        self, slot: Slot, request: Request, queue_dfd: "Deferred[Response]"
+    ) -> Coroutine[Any, Any, None]:
+        # Here and not when the task of the download first runs: until then Scrapy takes the place for free, and would
+        # give it to all that come in the same turn of the loop.
+        slot.transferring.add(request)
+        return super()._wait_for_download(slot, request, queue_dfd)
 
     async def _download(self, slot: Slot, request: Request) -> Response:
-        turn = self._turns.get(request)
-        # The slot was full, or the loop busy, for longer than the turn lasted.
-        if turn is not None and monotonic() > turn.ends:
-            slot.transferring.add(request)
+        host, worker = _host_of(request), self._node.worker
+        turn, lease = self._sending[request]
+        blocked = worker.blocks.until(host) - monotonic()
+        # The slot was full, or the loop busy, for longer than the turn lasted; or the host asked for patience since.
+        if blocked > 0 or monotonic() > turn.ends:
             try:
-                await self._wait(_host_of(request), turn)
+                if blocked > SHORT_BLOCK_SECONDS and lease is not None and lease.requests[0] is request:
+                    # What came by a redirect stays: another worker would lack the cookies.
+                    self._node.wait_for_host(lease)
+                    raise HostBlocked(f"{host} asked for patience; the page waits in the frontier")
+                await self._wait(host, turn)
             except BaseException:
                 slot.transferring.discard(request)
                 self._process_queue(slot)
                 raise
-        return await super()._download(slot, request)
+        sent_at = monotonic()
+        response = await super()._download(slot, request)
+        if response.status in PATIENCE_CODES:
+            await worker.blocks.hear(host, _asked_seconds(response), sent_at)
+        return response
+
+    def _refused(self, request: Request, response: Response) -> None:
+        self._node.worker.blocks.foresee(_host_of(request), _asked_seconds(response))
 
     async def _wait(self, host: str, missed: Turn) -> Turn:
         self._waiting += 1
@@ -74,14 +125,19 @@ class PacedDownloader(Downloader):
         finally:
             self._waiting -= 1
 
-    def _turn_it_came_with(self, request: Request, host: str) -> Turn:
-        """The turn under which the request was claimed, which is used up with this."""
-        lease = lease_of(request)
-        if lease is None or lease.host != host:
-            return NO_TURN
-        turn = Turn(lease.turn_at, lease.turn_ends, lease.turn_mark)
-        lease.turn_ends = lease.turn_mark = 0
-        return turn
+
+def _turn_of(lease: Lease | None, host: str) -> Turn:
+    """The turn under which a page was claimed, which is used up with this."""
+    if lease is None or lease.host != host:
+        return NO_TURN
+    turn = Turn(lease.turn_at, lease.turn_ends, lease.turn_mark)
+    lease.turn_ends = lease.turn_mark = 0
+    return turn
+
+
+def _asked_seconds(response: Response) -> float | None:
+    header = (response.headers.get("Retry-After") or b"").decode("latin-1")
+    return retry_after_seconds(header, datetime.now(UTC))
 
 
 def _host_of(request: Request) -> str:

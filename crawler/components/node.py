@@ -82,11 +82,13 @@ class Node:
         self.waits_for_seeds = hasattr(spider, "redis_key") and hasattr(spider, "max_idle_time")
         self.worker = Worker(self.config, self._spec(), self)
         self.worker.on_failure = self._stop_on
+        self.worker.blocks.blocked = self._leave_to_frontier
         self.writer = self._writer()
         self.items = 0
         self.worker.items = lambda: self.items
         self.places: dict[int, tuple[tuple[Lease | None, int], Any]] = {}
         self.starting: set[int] = set()
+        self._giving_back: set[asyncio.Task[None]] = set()
         self.is_repeat: Callable[[Request], bool] = lambda request: False
         self._start_items = 0
         self._start_occurrences: dict[bytes, int] = {}
@@ -140,7 +142,8 @@ class Node:
         """Rows that an earlier fetch of the page left and this one did not yield again go once this fetch is
         complete.
         """
-        if self.writer is None or not lease.deliveries or lease.fault is not None or lease.retry is not None:
+        failed = lease.fault is not None or lease.retry is not None or lease.returned
+        if self.writer is None or not lease.deliveries or failed:
             return
         lease.records += 1
 
@@ -161,6 +164,11 @@ class Node:
         assert isinstance(request, Request)
         host = queue_of(urlparse_cached(request).hostname, request.meta.get("download_slot"))
         lease.retry = NewTry(host, band_of(request.priority), STORAGE_DELAY_MS, lease.body)
+
+    def wait_for_host(self, lease: Lease) -> None:
+        """Gives a page back to its host's queue once the engine has done with it; the spider hears nothing of it."""
+        lease.returned = True
+        self.view.mute(lease.requests)
 
     # dispatch.Engine
 
@@ -230,6 +238,19 @@ class Node:
         engine = self.crawler.engine
         if engine is not None and not self.view.closing:
             self._closing = asyncio.get_running_loop().create_task(engine.close_spider_async(reason=reason))
+
+    def _leave_to_frontier(self, host: str) -> None:
+        """Gives back what was not handed over yet of a host that is blocked."""
+        ids = self.worker.dispatcher.release_unstarted(host)
+        if ids:
+            task = asyncio.get_running_loop().create_task(self.worker.dispatcher.give_back(ids))
+            self._giving_back.add(task)
+            task.add_done_callback(self._given_back)
+
+    def _given_back(self, task: "asyncio.Task[None]") -> None:
+        self._giving_back.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._stop_on(error)
 
     def exit_with(self, code: int) -> None:
         """Makes the process end with the code once the engine has stopped."""

@@ -50,7 +50,7 @@ class OutcomeMiddleware:
     def process_exception(self, request: Request, exception: Exception) -> None:
         """An exception that no middleware handled is a failure; an ignored request is not."""
         lease = lease_of(request)
-        if lease is None:
+        if lease is None or isinstance(exception, HostBlocked):
             return
         if isinstance(exception, PrivateTarget):
             lease.fail("private_target", str(exception), url=request.url)
@@ -81,6 +81,10 @@ def lease_of(request: Request) -> Lease | None:
     if lease is None or not any(held is request for held in lease.requests):
         return None
     return lease
+
+
+class HostBlocked(IgnoreRequest):
+    """The page went back to the frontier, since its host may not be asked for a while."""
 
 
 class PrivateTarget(IgnoreRequest):

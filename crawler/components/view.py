@@ -4,7 +4,7 @@ Checked on Scrapy 2.14.2 and 2.19.0: ``ExecutionEngine._slot`` (``_Slot.inprogre
 ``_maybe_fire_closing``), ``Downloader.active``, ``Scraper.slot`` (``queue``, ``active``).
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 from scrapy.crawler import Crawler
@@ -60,10 +60,14 @@ class EngineView:
         slot = self._slot
         return bool(self._given_up and slot is not None and slot.inprogress and self._given_up >= slot.inprogress)
 
-    def mute(self) -> None:
-        """Keeps the errbacks of what is in progress from being called: it was handed back and has not failed."""
+    def mute(self, requests: Iterable[Any] | None = None) -> None:
+        """Keeps errbacks, of these or of all that is in progress, from being called: it was handed back and has not
+        failed.
+        """
         slot = self._slot
-        for request in () if slot is None else slot.inprogress:
+        if requests is None:
+            requests = () if slot is None else slot.inprogress
+        for request in requests:
             request.errback = _ignore
 
     def abandon(self) -> None:

@@ -79,6 +79,7 @@ class Lease:
     ended: bool = False
     fault: Letter | None = None
     retry: NewTry | None = None
+    returned: bool = False
     tallies: dict[str, int] = field(default_factory=dict)
 
     def occurrence(self, fingerprint: bytes) -> int:
@@ -97,9 +98,11 @@ class Lease:
             self.fault = {"kind": "page", "class": kind, "reason": reason, **more}
 
     def enter(self, plan: Plan, worker: str) -> None:
-        """Enters in the plan how the lease ends: dead, to be tried again, or done."""
+        """Enters in the plan how the lease ends: dead, given back with nothing counted, to be tried again, or done."""
         if self.fault is not None:
             plan.dead.append((self.id, {**self.fault, "worker": worker}))
+        elif self.returned:
+            plan.back.append(self.id)
         elif self.retry is not None:
             new = self.retry
             plan.retries.append(Retry(self.id, new.host, new.band, new.delay_ms, new.body))

@@ -56,15 +56,12 @@ class Ready:
             while self._later and self._later[0][0] <= now:
                 self._now.append(heapq.heappop(self._later)[2])
 
-    def keep(self, wanted: Callable[[Lease], bool]) -> None:
-        """Forgets all but the wanted."""
-        self._now = deque(pair for pair in self._now if wanted(pair[0]))
-        self._later = [entry for entry in self._later if wanted(entry[2][0])]
-        heapq.heapify(self._later)
-
-    def take_all(self) -> list[Pair]:
-        """Empties it; returns what was there."""
+    def keep(self, wanted: Callable[[Lease], bool]) -> list[Pair]:
+        """Forgets all but the wanted; returns what it forgot."""
         pairs = [*self._now, *(pair for _, _, pair in self._later)]
         self._now.clear()
         self._later.clear()
-        return pairs
+        for lease, request in pairs:
+            if wanted(lease):
+                self.add(lease, request)
+        return [pair for pair in pairs if not wanted(pair[0])]

@@ -24,6 +24,7 @@ FIXED = (
     "feeders",  # SET    feeders that are not through with their source
     "garbage",  # SET    seen filters of old generations, swept bit by bit
     "limits",  # HASH   rules of hosts: default, globs, r:<host or domain>; kept
+    "blocks",  # ZSET   host -> ms until which nobody may ask it; kept until it is over
 )
 """Keys in the order in which every frontier script has them in KEYS; two of the caller's own follow."""
 
@@ -42,7 +43,8 @@ class Partition:
 
     def key(self, name: str) -> str:
         """Name of one key: one of FIXED, or ``q:<host>:<band>`` (LIST), ``prio:<host>`` (ZSET of bands), and of hosts
-        with a limit ``host:<host>`` (HASH) and ``turns:<host>`` (LIST), until they tell nothing any more.
+        with a limit ``host:<host>`` (HASH) and ``turns:<host>`` (LIST), of hosts that asked for
+        patience ``heard:<host>`` (HASH), each until it tells nothing any more.
         """
         return self.prefix + name
 

@@ -19,6 +19,8 @@ class ThrottleScripts:
         self._keys = keys
         self._limits = read_script("throttle", "limits")
         self._take = read_script("throttle", "take")
+        self._hear = read_script("throttle", "hear")
+        self._blocks = read_script("throttle", "blocks")
 
     def limits(self, rules: RuleSet) -> Call:
         """Makes these the rules of the whole fleet; answered with 1 if others were there."""
@@ -27,6 +29,19 @@ class ThrottleScripts:
     def take(self, asked: Sequence[tuple[str, int]]) -> Call:
         """Takes a turn of each host; beside it the mark of the turn that was missed, or 0."""
         return Call(self._take, self._keys, [part for host, missed in asked for part in (host, missed or "")])
+
+    def hear(
+        self, host: str, asked_seconds: float | None, age_seconds: float, waits: tuple[float, float, float]
+    ) -> Call:
+        """Notes that a host asked for patience; ``waits`` are the first, the longest and the most of hear.lua."""
+        asked = -1 if asked_seconds is None else round(asked_seconds * 1000)
+        args: list[bytes | str | int] = [host, asked, round(age_seconds * 1000)]
+        args += (round(seconds * 1000) for seconds in waits)
+        return Call(self._hear, self._keys, args)
+
+    def blocks(self, hosts: Sequence[str]) -> Call:
+        """How long hosts are blocked, in milliseconds."""
+        return Call(self._blocks, self._keys, hosts)
 
 
 @dataclass(frozen=True, slots=True)

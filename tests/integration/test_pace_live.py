@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from crawler.components.downloader import SHORT_BLOCK_SECONDS
 from tests.support.crawling import wait_for_end
 from tests.support.lab import Lab, LabSpec
 from tests.support.labcrawl import LabCrawl, lab_crawl
 from tests.support.pacing import excess_of, gaps_of, times_of
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.alone
 """What hosts see is timed; tests beside these would make workers late on their way."""
@@ -101,6 +103,84 @@ def test_the_delay_of_a_download_slot_is_its_host_s(crawl: LabCrawl) -> None:
     times = times_of(crawl.lab)
     assert min(gaps_of(times["127.0.0.1"])) > 0.25
     assert sum(gaps_of(times["127.0.0.2"])) < sum(gaps_of(times["127.0.0.1"]))
+
+
+def listed(crawl: LabCrawl, urls: list[str]) -> str:
+    """A plan of the spider ``listed``."""
+    crawl.spider = "listed"
+    plan = crawl.folder / "plan.json"
+    plan.write_text(json.dumps(urls))
+    return str(plan)
+
+
+FAST_BEATS = ("CRAWLER_MEMBERSHIP_BEAT_SECONDS=0.3", "CRAWLER_MEMBERSHIP_LAPSE_SECONDS=1")
+
+
+NOTICE_SECONDS = 0.25
+
+
+def assert_patient(crawl: LabCrawl, seconds: float) -> None:
+    """After a refusal nothing was asked of the first host for the time that it named, once that was noticed."""
+    hits = [hit for hit in crawl.lab.times() if hit.host == crawl.lab.spec.address(0)]
+    refusals = [hit.at for hit in hits if hit.status in {429, 503}]
+    assert refusals
+    early = [hit for hit in hits for at in refusals if at + NOTICE_SECONDS < hit.at < at + seconds - 0.01]
+    assert early == []
+
+
+def test_one_refusal_stops_the_whole_fleet_for_the_time_that_the_host_names(crawl: LabCrawl) -> None:
+    """Eight requests are refused at once; the other host goes on meanwhile."""
+    first, second = crawl.lab.base(0), crawl.lab.base(1)
+    refused = [f"{first}/flaky/1?status=429&retry_after=2&n={number}" for number in range(8)]
+    urls = refused + [f"{base}/slow/0.05?n={number}" for number in range(120) for base in (first, second)]
+    plan = listed(crawl, urls)
+    for _ in range(3):
+        crawl.start(["CONCURRENT_REQUESTS=8"], arguments={"plan": plan})
+    wait_for_end(crawl, *crawl.workers)
+    assert_patient(crawl, 2)
+    assert crawl.items() == dict.fromkeys(urls, 1)
+    assert not any("the errback got" in crawl.log(number) for number in range(3))
+    times = times_of(crawl.lab)
+    assert len([at for at in times["127.0.0.2"] if at < times["127.0.0.1"][0] + 2]) > 60
+
+
+@pytest.mark.parametrize("seconds", [2, 6])
+def test_requests_that_wait_for_a_place_when_their_host_refuses_are_not_sent(crawl: LabCrawl, seconds: int) -> None:
+    """For a short block they wait where they are, for a long one in the frontier; the spider is not told of either."""
+    base = crawl.lab.base(0)
+    # After some the worker knows how fast it is, and has as many at hand as it may.
+    urls = [f"{base}/slow/0.01?n={number}" for number in range(150)]
+    urls.insert(120, f"{base}/flaky/1?status=503&retry_after={seconds}")
+    plan = listed(crawl, urls)
+    crawl.start(["CONCURRENT_REQUESTS=16", "CONCURRENT_REQUESTS_PER_DOMAIN=1"], arguments={"plan": plan})
+    if seconds > SHORT_BLOCK_SECONDS:
+        wait_until(lambda: "asks for patience" in crawl.log(0), 30, "the block")
+        wait_until(lambda: crawl.counters()["in_flight"] == 0, 5, "all pages to wait in the frontier")
+    wait_for_end(crawl, *crawl.workers)
+    hits = crawl.lab.times()
+    refused_at = next(hit.at for hit in hits if hit.status == 503)
+    assert not any(refused_at < hit.at < refused_at + seconds for hit in hits)
+    assert crawl.items() == dict.fromkeys(urls, 1)
+    assert len(hits) == len(urls) + 1
+    assert "the errback got" not in crawl.log(0)
+
+
+def test_a_block_outlives_workers_and_redis(crawl: LabCrawl) -> None:
+    """A long block: pages under way go back to the frontier; the worker that heard of it and Redis are killed."""
+    base = crawl.lab.base(0)
+    urls = [f"{base}/flaky/1?status=429&retry_after=8"] + [f"{base}/flat/{number}" for number in range(40)]
+    arguments = {"plan": listed(crawl, urls)}
+    crawl.start(["CONCURRENT_REQUESTS=1", *FAST_BEATS], arguments=arguments)
+    crawl.wait_for_hits(1)
+    wait_until(lambda: "asks for patience" in crawl.log(0), 30, "the block")
+    wait_until(lambda: crawl.counters().get("in_flight") == 0, 30, "the pages to wait in the frontier")
+    crawl.workers[0].kill()
+    crawl.server.kill()
+    crawl.server.start()
+    crawl.start(["CONCURRENT_REQUESTS=4", *FAST_BEATS], arguments=arguments)
+    wait_for_end(crawl, crawl.workers[1])
+    assert_patient(crawl, 8)
+    assert crawl.items() == dict.fromkeys(urls, 1)
 
 
 def test_a_wrong_rule_ends_the_start_with_one_line(crawl: LabCrawl) -> None:

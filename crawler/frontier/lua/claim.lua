@@ -67,14 +67,14 @@ local function suspect_ready()
   local packed = limited and redis.call('LINDEX', SUSPECTS, 0)
   local host = packed and cmsgpack.unpack(packed)[1]
   local rule = host and rule_of(host)
-  if not rule then return true end
-  local turns = turns_of(host, rule, us)
-  local at = turns.next()
-  if at > us + ahead then
+  local turns = rule and turns_of(host, rule, us)
+  local at = turns and turns.next() or host and blocked_until(host) * 1000 or 0
+  if at > us + ahead or not rule and at > us then
     redis.call('LMOVE', SUSPECTS, SUSPECTS, 'LEFT', 'RIGHT')
-    due = math.ceil((at - us - ahead) / 1000)
+    due = math.ceil((at - us - (rule and ahead or 0)) / 1000)
     return false
   end
+  if not rule then return true end
   turns.take()
   turns.keep(us)
   has_turn(1, at, rule, turns.mark())
@@ -105,6 +105,8 @@ for _, host in ipairs(ready) do
     local rule, count, drained, again = limited and rule_of(host), 0, false, now
     if rule then
       count, drained, again = pop_paced(host, rule, n)
+    elseif limited and blocked_until(host) > now then
+      again = blocked_until(host)
     else
       count, drained = pop(host, n, taken)
     end

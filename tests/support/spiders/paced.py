@@ -1,4 +1,4 @@
-"""Pages of many hosts, all known from the start: what a host is asked is up to the limits alone."""
+"""Pages that are all known from the start: what a host is asked, and when, is up to its limits alone."""
 
 import json
 from collections.abc import AsyncIterator, Iterator
@@ -30,3 +30,24 @@ class PacedSpider(Spider):
 
     def parse(self, response: Response) -> Iterator[Any]:
         yield from ()
+
+
+class ListedSpider(Spider):
+    """``-a plan=`` is a JSON file of URLs."""
+
+    name = "listed"
+
+    def __init__(self, plan: str = "", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._urls: list[str] = json.loads(Path(plan).read_text()) if plan else []
+
+    async def start(self) -> AsyncIterator[Any]:
+        for url in self._urls:
+            yield Request(url, errback=self.failed)
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        yield {"url": response.url}
+
+    def failed(self, failure: Any) -> None:
+        """Shows in the log that the spider was told of a failure."""
+        self.logger.error("the errback got %r", failure.value)

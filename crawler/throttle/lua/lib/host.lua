@@ -1,11 +1,12 @@
--- When a host may be asked. host:<host> HASH: t theoretical arrival time of its next request (us), b blocked until (us),
--- w and c window and requests in it; turns:<host> LIST of the last turns of a sliding window, newest first. All expire
--- when they tell nothing any more.
+-- When a host may be asked. host:<host> HASH: t theoretical arrival time of its next request (us), w and c window and
+-- requests in it; turns:<host> LIST of the last turns of a sliding window, newest first. All expire when they tell nothing
+-- any more.
 -- A rule is packed {strategy, interval or window (us), burst, jitter, slack (ms)}; an empty one is no limit.
 -- Token bucket: the generic cell rate algorithm (ITU-T I.371) as a virtual schedule. With it requests take turns that may
 -- lie ahead of now.
 local limits = redis.call('HMGET', LIMITS, 'default', 'globs', 'named')
-local limited = (limits[1] or limits[2] or limits[3]) and true or false
+local blocking = redis.call('EXISTS', BLOCKS) == 1
+local limited = (limits[1] or limits[2] or limits[3] or blocking) and true or false
 local globs = limits[2] and cmsgpack.unpack(limits[2])
 local default = limits[1] and cmsgpack.unpack(limits[1])
 
@@ -108,10 +109,14 @@ function strategies.s(host, rule, from)
   return turns
 end
 
+-- Until when a host is blocked (ms); 0 if it is not.
+local function blocked_until(host)
+  return blocking and tonumber(redis.call('ZSCORE', BLOCKS, host) or 0) or 0
+end
+
 -- The next turns of a host that has a rule; missed is the mark of a turn that the caller could not use, or nil.
 local function turns_of(host, rule, us, missed)
-  local blocked = tonumber(redis.call('HGET', P .. 'host:' .. host, 'b') or 0)
-  local turns = strategies[rule[1]](host, rule, math.max(us, blocked), missed)
+  local turns = strategies[rule[1]](host, rule, math.max(us, blocked_until(host) * 1000), missed)
   turns.mark = turns.mark or function() return 0 end
   return turns
 end

@@ -1,0 +1,34 @@
+--! frontier/base
+-- Takes note that a host asked for patience: nobody asks it again until its block is over. A block only grows.
+-- ARGV: 1 host, 2 the wait that it asked for (ms) or -1, 3 age of the request that it answered (ms), 4 first wait of a host
+--       that names none (ms; it doubles with each event), 5 longest of those (ms), 6 longest wait that a host may ask for (ms).
+-- heard:<host> HASH: event us of the last event, count events in a row; forgotten when twice the wait went by after it.
+-- What was sent before the last event began belongs to it: eight answers at once are one event.
+-- Returns packed {ms until the host may be asked, 1 if this was a new event}.
+local us = clock()
+local now = math.floor(us / 1000)
+local host, asked, age = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local first, longest, most = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local key = P .. 'heard:' .. host
+local known = redis.call('HMGET', key, 'event', 'count')
+local new = us - age * 1000 > tonumber(known[1] or 0)
+local count = tonumber(known[2] or 0) + (new and 1 or 0)
+-- Jitter of a tenth, from the clock's last digits: Redis seeds Lua's generator alike for each script.
+local wait = math.min(first * 2 ^ (count - 1), longest) * (1 + us % 997 / 9970)
+if asked >= 0 then
+  wait = math.min(asked, most)
+elseif not new then
+  wait = 0
+end
+wait = math.ceil(wait)
+if new then
+  redis.call('HSET', key, 'event', text(us), 'count', count)
+  redis.call('PEXPIRE', key, 3 * math.max(wait, first))
+end
+if wait > 0 then
+  redis.call('ZREMRANGEBYSCORE', BLOCKS, '-inf', now)
+  redis.call('ZADD', BLOCKS, 'GT', now + wait, host)
+end
+redis.call('HSET', STATE, 'time', text(us))
+local ends = tonumber(redis.call('ZSCORE', BLOCKS, host) or 0)
+return cmsgpack.pack({math.max(0, ends - now), new and 1 or 0})
