@@ -113,6 +113,8 @@ class PacedDownloader(Downloader):
         response = await super()._download(slot, request)
         if response.status in PATIENCE_CODES:
             await worker.blocks.hear(host, _asked_seconds(response), sent_at)
+        elif response.status < 400:  # noqa: PLR2004 - what is no error
+            worker.blocks.answered_well(host, sent_at)
         return response
 
     def _refused(self, request: Request, response: Response) -> None:

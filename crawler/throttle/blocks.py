@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 GATHER_SECONDS = 0.05
 LOOK_SECONDS = 1.0
 """Looked so often even where Redis tells of no change; a worker that holds nothing asks nothing."""
-LONGEST_SECONDS = 300.0
+LONGEST_SECONDS = 60.0
 KNOWN_HOSTS = 10_000
 
 
@@ -69,6 +69,7 @@ class Blocks:
         self._hosts = hosts
         self._clock = clock
         self._until: dict[str, float] = {}
+        self._well_at: dict[str, float] = {}
         self._turn = asyncio.Lock()
         self.changed = asyncio.Event()
         self.blocked: Callable[[str], None] = lambda host: None
@@ -76,6 +77,11 @@ class Blocks:
     def until(self, host: str) -> float:
         """The time of the clock at which the host may be asked again; past if it may be now."""
         return self._until.get(host, 0.0)
+
+    def answered_well(self, host: str, sent_at: float) -> None:
+        """Notes that a host that was blocked before has answered a request as it should."""
+        if host in self._until:
+            self._well_at[host] = sent_at
 
     def foresee(self, host: str, wait_seconds: float | None) -> None:
         """Blocks a host here at once, for what would be sent before Redis has answered to ``hear``."""
@@ -94,7 +100,9 @@ class Blocks:
         if not patience.first_seconds and wait_seconds is None:
             return
         waits = (patience.first_seconds, LONGEST_SECONDS, patience.most_seconds)
-        call = self._scripts.hear(host, wait_seconds, self._clock() - sent_at, waits)
+        now, well_at = self._clock(), self._well_at.get(host)
+        well_seconds = None if well_at is None else now - well_at
+        call = self._scripts.hear(host, wait_seconds, now - sent_at, waits, well_seconds)
         async with self._turn:
             left_ms, new = msgpack.unpackb(await self._ask(call))
         if new:
@@ -117,11 +125,14 @@ class Blocks:
                     self._learn(host, left_ms)
 
     def _learn(self, host: str, left_ms: float) -> None:
+        now = self._clock()
         if left_ms <= 0:
-            self._until.pop(host, None)
+            # It was blocked, and may be again: kept to see whether it answers well in between.
+            if host in self._until:
+                self._until[host] = min(self._until[host], now)
             return
         if len(self._until) >= KNOWN_HOSTS:
-            now = self._clock()
             self._until = {each: until for each, until in self._until.items() if until > now}
-        self._until[host] = self._clock() + left_ms / 1000
+            self._well_at.clear()
+        self._until[host] = now + left_ms / 1000
         self.blocked(host)

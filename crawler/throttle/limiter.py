@@ -31,17 +31,33 @@ class ThrottleScripts:
         return Call(self._take, self._keys, [part for host, missed in asked for part in (host, missed or "")])
 
     def hear(
-        self, host: str, asked_seconds: float | None, age_seconds: float, waits: tuple[float, float, float]
+        self,
+        host: str,
+        asked_seconds: float | None,
+        age_seconds: float,
+        waits: tuple[float, float, float],
+        well_seconds: float | None = None,
     ) -> Call:
-        """Notes that a host asked for patience; ``waits`` are the first, the longest and the most of hear.lua."""
-        asked = -1 if asked_seconds is None else round(asked_seconds * 1000)
-        args: list[bytes | str | int] = [host, asked, round(age_seconds * 1000)]
-        args += (round(seconds * 1000) for seconds in waits)
+        """Notes that a host asked for patience.
+
+        Args:
+            host: the host.
+            asked_seconds: the wait that it named, if any.
+            age_seconds: since the request was sent that it answered.
+            waits: the first, the longest and the most, as hear.lua has them; seconds.
+            well_seconds: since the last request was sent that it answered well, if one is known.
+        """
+        args: list[bytes | str | int] = [host, _ms(asked_seconds), _ms(age_seconds)]
+        args += (_ms(seconds) for seconds in (*waits, well_seconds))
         return Call(self._hear, self._keys, args)
 
     def blocks(self, hosts: Sequence[str]) -> Call:
         """How long hosts are blocked, in milliseconds."""
         return Call(self._blocks, self._keys, hosts)
+
+
+def _ms(seconds: float | None) -> int:
+    return -1 if seconds is None else round(seconds * 1000)
 
 
 @dataclass(frozen=True, slots=True)

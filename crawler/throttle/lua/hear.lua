@@ -1,8 +1,10 @@
 --! frontier/base
 -- Takes note that a host asked for patience: nobody asks it again until its block is over. A block only grows.
 -- ARGV: 1 host, 2 the wait that it asked for (ms) or -1, 3 age of the request that it answered (ms), 4 first wait of a host
---       that names none (ms; it doubles with each event), 5 longest of those (ms), 6 longest wait that a host may ask for (ms).
--- heard:<host> HASH: event us of the last event, count events in a row; forgotten when twice the wait went by after it.
+--       that names none (ms; it doubles with each event), 5 longest of those (ms), 6 longest wait that a host may ask for (ms),
+--       7 age of the last request that it answered well (ms) or -1.
+-- heard:<host> HASH: event us of the last event, count events in a row with no good answer between; forgotten when twice the
+-- wait went by after it.
 -- What was sent before the last event began belongs to it: eight answers at once are one event.
 -- Returns packed {ms until the host may be asked, 1 if this was a new event}.
 local us = clock()
@@ -12,7 +14,9 @@ local first, longest, most = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV
 local key = P .. 'heard:' .. host
 local known = redis.call('HMGET', key, 'event', 'count')
 local new = us - age * 1000 > tonumber(known[1] or 0)
+local well = tonumber(ARGV[7])
 local count = tonumber(known[2] or 0) + (new and 1 or 0)
+if new and well >= 0 and us - well * 1000 > tonumber(known[1] or 0) then count = 1 end
 -- Jitter of a tenth, from the clock's last digits: Redis seeds Lua's generator alike for each script.
 local wait = math.min(first * 2 ^ (count - 1), longest) * (1 + us % 997 / 9970)
 if asked >= 0 then
