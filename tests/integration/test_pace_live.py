@@ -14,7 +14,7 @@ from tests.support.labcrawl import LabCrawl, lab_crawl
 from tests.support.pacing import excess_of, gaps_of, times_of
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.alone
+timed = pytest.mark.alone
 """What hosts see is timed; tests beside these would make workers late on their way."""
 
 HOSTS = 4
@@ -44,6 +44,7 @@ def throttle(**rules: object) -> str:
     return "CRAWLER_THROTTLE=" + json.dumps({name.replace("_", "."): rule for name, rule in rules.items()})
 
 
+@timed
 def test_a_download_delay_is_the_fleet_s(crawl: LabCrawl) -> None:
     start(crawl, [16], "DOWNLOAD_DELAY=0.5", "DOWNLOAD_DELAY_JITTER=0", "RANDOMIZE_DOWNLOAD_DELAY=0", workers=3)
     wait_for_end(crawl, *crawl.workers)
@@ -53,6 +54,7 @@ def test_a_download_delay_is_the_fleet_s(crawl: LabCrawl) -> None:
     assert sum(gaps) / len(gaps) == pytest.approx(0.5, rel=0.15)
 
 
+@timed
 def test_hosts_that_wait_hold_up_no_others(crawl: LabCrawl) -> None:
     """Two requests at a time, and three hosts whose requests wait most of the time."""
     start(crawl, [4, 4, 4, 60], throttle(**{"127_0_0_4": 0, "*": 1}), "CONCURRENT_REQUESTS=2")
@@ -63,6 +65,7 @@ def test_hosts_that_wait_hold_up_no_others(crawl: LabCrawl) -> None:
     assert all(excess_of(times[f"127.0.0.{host}"], 1, 2) <= 0 for host in (1, 2, 3))
 
 
+@timed
 def test_slow_hosts_are_asked_side_by_side(crawl: LabCrawl) -> None:
     """Where a slow host's requests took the places of others, three hosts would take longer than one."""
     start(crawl, [20] * 3, throttle(**{"*": 5}), "CONCURRENT_REQUESTS=4", workers=2)
@@ -71,6 +74,7 @@ def test_slow_hosts_are_asked_side_by_side(crawl: LabCrawl) -> None:
         assert sum(gaps_of(times)) == pytest.approx(19 / 5, rel=0.3)
 
 
+@timed
 def test_killed_and_new_workers_keep_the_pace(crawl: LabCrawl) -> None:
     settings = (
         throttle(**{"*": {"rate": 20, "burst": 5}}),
@@ -87,6 +91,7 @@ def test_killed_and_new_workers_keep_the_pace(crawl: LabCrawl) -> None:
     assert max(excess_of(hits, 20, 5) for hits in times.values()) <= 0
 
 
+@timed
 def test_robots_txt_waits_for_its_turn_too(crawl: LabCrawl) -> None:
     start(crawl, [4], throttle(**{"*": 4}), "ROBOTSTXT_OBEY=True")
     wait_for_end(crawl, *crawl.workers)
@@ -96,6 +101,7 @@ def test_robots_txt_waits_for_its_turn_too(crawl: LabCrawl) -> None:
     assert excess_of(times, 4, 2) <= 0
 
 
+@timed
 def test_the_delay_of_a_download_slot_is_its_host_s(crawl: LabCrawl) -> None:
     slots = {"127.0.0.1": {"delay": 0.3, "jitter": 0, "randomize_delay": False, "concurrency": 8}}
     start(crawl, [8, 8], "DOWNLOAD_SLOTS=" + json.dumps(slots), workers=2)
@@ -128,6 +134,7 @@ def assert_patient(crawl: LabCrawl, seconds: float) -> None:
     assert early == []
 
 
+@timed
 def test_one_refusal_stops_the_whole_fleet_for_the_time_that_the_host_names(crawl: LabCrawl) -> None:
     """Eight requests are refused at once; the other host goes on meanwhile."""
     first, second = crawl.lab.base(0), crawl.lab.base(1)
