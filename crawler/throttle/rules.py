@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from typing import Any
 
 import msgpack
@@ -87,13 +88,8 @@ class RuleSet:
             name = name.partition(".")[2]
         return next((rule for glob, rule in self.globs if _glob_pattern(glob).fullmatch(host)), self.default)
 
-    @property
-    def free(self) -> bool:
-        """Whether nothing is limited at all."""
-        return not self.default.rate and not self.names and not self.globs
-
     def arguments(self) -> list[bytes | str]:
-        """What limits.lua takes: digest, default, globs, then names and their rules; nothing where all is free."""
+        """What limits.lua takes: digest, default, globs, then names and their rules."""
         default = _pack(self.default.packed()) if self.default.rate else b""
         globs = [[_lua_pattern(glob), rule.packed() if rule.rate else []] for glob, rule in self.globs]
         arguments: list[bytes | str] = [default, _pack(globs) if globs else b""]
@@ -169,6 +165,7 @@ def _pack(value: Any) -> bytes:
     return packed
 
 
+@lru_cache(maxsize=1024)
 def _glob_pattern(glob: str) -> re.Pattern[str]:
     return re.compile("".join({"*": ".*", "?": "."}.get(char, re.escape(char)) for char in glob), re.DOTALL)
 

@@ -21,6 +21,7 @@ from crawler.redisdb.embedded import EmbeddedServer
 from tests.bench.figures import Target, parser, tell
 from tests.support.lab import Lab, LabSpec
 from tests.support.pacing import excess_of, times_of
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 HOSTS = 50
@@ -29,6 +30,7 @@ LIMITS = ((0.5, 1), (1.0, 1), (2.0, 2), (5.0, 4), (8.0, 8))
 
 WORKERS = 4
 LATENCY_SECONDS = 0.02
+START_SECONDS = 60.0
 
 
 @dataclass(slots=True)
@@ -101,8 +103,7 @@ def measure(side: str, lab: Lab, seconds: float) -> dict[str, Any]:
     with fleet_of(side, lab, seconds) as fleet:
         for _ in range(WORKERS):
             fleet.add()
-        while not lab.stats()["hits"]:
-            time.sleep(0.05)
+        wait_until(lambda: lab.stats()["hits"], START_SECONDS, "the first request")
         began = time.time()
         for share, act in ((0.2, "add"), (0.4, "kill 0"), (0.6, "kill 1"), (0.6, "add")):
             time.sleep(max(0.0, began + share * seconds - time.time()))
