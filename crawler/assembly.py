@@ -178,7 +178,7 @@ class Worker:
         wakes = {
             self.spec.start_key: self.feed.wake,
             session.partition.key("wake"): dispatcher.wake,
-            session.partition.key("blocks"): self.blocks.changed.set,
+            session.partition.key("blocks"): self.blocks.change,
         }
 
         def changed(key: str) -> None:

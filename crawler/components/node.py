@@ -174,6 +174,7 @@ class Node:
 
     def decode(self, claimed: Claimed) -> Decoded:
         """Makes the request of an entry, and its page's name in storage."""
+        self.worker.blocks.claimed()
         request, instance = self.codec.decode(claimed.body)
         identity = instance or digest(self.fingerprint(request))
         return Decoded(request, identity.hex(), identity)

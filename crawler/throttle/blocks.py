@@ -20,6 +20,9 @@ log = logging.getLogger(__name__)
 GATHER_SECONDS = 0.05
 LOOK_SECONDS = 1.0
 """Looked so often even where Redis tells of no change; a worker that holds nothing asks nothing."""
+CLAIM_SECONDS = 2.0
+"""A claim is answered in far less; so long after a change, and after the start, each claim is followed by a look."""
+
 LONGEST_SECONDS = 60.0
 KNOWN_HOSTS = 10_000
 
@@ -71,12 +74,23 @@ class Blocks:
         self._until: dict[str, float] = {}
         self._well_at: dict[str, float] = {}
         self._turn = asyncio.Lock()
-        self.changed = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._changed_at = clock()
         self.blocked: Callable[[str], None] = lambda host: None
 
     def until(self, host: str) -> float:
         """The time of the clock at which the host may be asked again; past if it may be now."""
         return self._until.get(host, 0.0)
+
+    def change(self) -> None:
+        """Says that Redis told of a change."""
+        self._changed_at = self._clock()
+        self._changed.set()
+
+    def claimed(self) -> None:
+        """Says that a claim was answered: a change that came meanwhile was not looked at for the claim's hosts."""
+        if self._clock() - self._changed_at < CLAIM_SECONDS:
+            self._changed.set()
 
     def answered_well(self, host: str, sent_at: float) -> None:
         """Notes that a host that was blocked before has answered a request as it should."""
@@ -114,9 +128,9 @@ class Blocks:
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
-                    await self.changed.wait()
+                    await self._changed.wait()
                     await asyncio.sleep(GATHER_SECONDS)
-            self.changed.clear()
+            self._changed.clear()
             hosts = sorted(self._hosts())
             if hosts:
                 async with self._turn:
