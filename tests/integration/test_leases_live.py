@@ -36,6 +36,10 @@ def test_a_callback_that_never_returns_holds_up_neither_the_crawl_nor_its_end(la
         assert (len(crawl.items()), crawl.counters()["done"], crawl.counters()["dead"]) == (11, 11, 1)
 
 
+PATIENT = ["CRAWLER_MEMBERSHIP_LAPSE_SECONDS=4", "CRAWLER_FRONTIER_LEASE_SECONDS=10"]
+"""A worker that a busy machine holds up for two seconds is not dead, and its real death must count."""
+
+
 def test_a_page_that_kills_every_worker_of_a_fleet_takes_no_other_with_it(lab: Lab, tmp_path: Path) -> None:
     arguments = {"base": lab.base(0), "count": "16"}
     with lab_crawl(lab, tmp_path, "poison") as crawl:
@@ -46,7 +50,7 @@ def test_a_page_that_kills_every_worker_of_a_fleet_takes_no_other_with_it(lab: L
             if 0 in states:
                 return True
             for _ in range(2 - states.count(None)):
-                crawl.start(arguments=arguments)
+                crawl.start(PATIENT, arguments=arguments)
             return False
 
         wait_until(finished, 110, "a worker to end well")
