@@ -83,7 +83,7 @@ class PacedDownloader(Downloader):
         try:
             return await super()._enqueue_request(request)
         finally:
-            del self._sending[request]
+            self._sending.pop(request, None)
 
     def _wait_for_download(
         self, slot: Slot, request: Request, queue_dfd: "Deferred[Response]"
@@ -95,7 +95,8 @@ class PacedDownloader(Downloader):
 
     async def _download(self, slot: Slot, request: Request) -> Response:
         host, worker = _host_of(request), self._node.worker
-        turn, lease = self._sending[request]
+        # Without an entry its waiting was cancelled, and nobody hears the answer; its place must be left all the same.
+        turn, lease = self._sending.get(request, (FREE_TURN, None))
         blocked = worker.blocks.until(host) - monotonic()
         # The slot was full, or the loop busy, for longer than the turn lasted; or the host asked for patience since.
         if blocked > 0 or monotonic() > turn.ends:
