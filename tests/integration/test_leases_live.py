@@ -57,8 +57,8 @@ def test_a_page_that_kills_every_worker_of_a_fleet_takes_no_other_with_it(lab: L
         crawl.wait()
 
         killed = [worker.returncode for worker in crawl.workers].count(-signal.SIGKILL)
-        # One death makes it a suspect, three more as the only one bury it (test_leases_reap.py has the exact count); the
-        # death of a worker that was held up for longer than the lapse before is nobody's.
+        # One death makes it a suspect, three more as the only one bury it (test_leases_reap.py counts exactly);
+        # the death of a worker that was held up for longer than the lapse before is nobody's.
         assert 4 <= killed <= 8
         (letter,) = letters(crawl)
         assert letter[b"class"] == b"worker_death"
