@@ -25,6 +25,9 @@ FIXED = (
     "garbage",  # SET    seen filters of old generations, swept bit by bit
     "limits",  # HASH   rules of hosts: default, globs, r:<host or domain>; kept
     "blocks",  # ZSET   host -> ms until which nobody may ask it; kept until it is over
+    "slowed",  # ZSET   host that is asked less often than its rule says -> ms until which its pace:<host> counts
+    "flight",  # HASH   host with a cap -> requests that the fleet may have under way on it just now
+    "spent",  # HASH   budget -> URLs accepted of it; of one generation
 )
 """Keys in the order in which every frontier script has them in KEYS; two of the caller's own follow."""
 
