@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from scrapy.crawler import Crawler
+from scrapy.extensions.throttle import AutoThrottle
 from scrapy.settings import BaseSettings
 from scrapy.utils.misc import load_object
 
@@ -131,6 +132,9 @@ class DistributedCrawl:
             add("ITEM_PIPELINES", _load("pipeline.StoragePipeline"), 1000)
 
     def _pace(self, settings: BaseSettings) -> None:
+        if settings.getbool("AUTOTHROTTLE_ENABLED"):
+            # The fleet slows down as a whole; Scrapy's extension would slow each worker down again.
+            settings.set_in_component_priority_dict("EXTENSIONS", AutoThrottle, None)
         if _path_of(settings["DOWNLOADER"]) == SCRAPY_DOWNLOADER:
             settings.set("DOWNLOADER", DOWNLOADER, ADDON_PRIORITY)
         else:

@@ -12,10 +12,10 @@ from typing import Any
 from redis.asyncio import Redis as AsyncRedis
 
 from crawler.config import Config
-from crawler.dispatch import Dispatcher, Options
+from crawler.dispatch import Dispatcher
 from crawler.errors import ClashError
 from crawler.frontier.held import Engine
-from crawler.frontier.pace import Slots
+from crawler.frontier.options import Options, Slots
 from crawler.frontier.store import Letter, Put, SeenSpec, Session
 from crawler.frontier.stream import Stream
 from crawler.loop import BackgroundTask
@@ -24,7 +24,8 @@ from crawler.redisdb.connect import RedisTarget, wait_until_ready
 from crawler.redisdb.keys import Intake, Partition
 from crawler.seeds.feed import SeedFeed
 from crawler.seeds.intake import IntakeScripts
-from crawler.throttle.blocks import Blocks, Patience
+from crawler.throttle.blocks import Blocks
+from crawler.throttle.hosts import Hosts, Patience
 from crawler.throttle.limiter import Limiter, ThrottleScripts
 from crawler.throttle.rules import RuleSet
 
@@ -52,6 +53,8 @@ class WorkerSpec:
     waits_for_seeds: bool
     make_seed: Callable[[str, bytes], Sequence[Put | Letter]]
     rules: RuleSet = field(default_factory=RuleSet)
+    latency_target: float = 0.0
+    longest_delay_seconds: float = 60.0
 
 
 def worker_name() -> str:
@@ -87,12 +90,9 @@ class Worker:
         )
         self.dispatcher = Dispatcher(self.stream, engine, options)
         self.dispatcher.look_seconds = self.look_seconds
-        self.blocks = Blocks(
-            self._throttle,
-            Stream(self.client, spec.target, self.session).ask,
-            Patience(config["CRAWLER_THROTTLE_BACKOFF_SECONDS"], config["CRAWLER_THROTTLE_RETRY_AFTER_MAX_SECONDS"]),
-            self.dispatcher.hosts,
-        )
+        hearing = Stream(self.client, spec.target, self.session).ask
+        self.blocks = Blocks(self._throttle, hearing, self.dispatcher.hosts)
+        self.hosts = Hosts(self._throttle, hearing, self._patience(), self.blocks)
         self.feed = SeedFeed(
             self._questions,
             IntakeScripts(Intake(spec.start_key)),
@@ -112,9 +112,22 @@ class Worker:
             BackgroundTask("start URLs feed", self.feed.run, self._fail),
             BackgroundTask("end of crawl", self._watch_end, self._fail),
             BackgroundTask("blocks of hosts", self.blocks.run, self._fail),
+            BackgroundTask("costs of answers", self.hosts.run, self._fail),
         ]
         self.items: Callable[[], int] = lambda: 0
         self.on_failure: Callable[[BaseException], None] = lambda error: None
+
+    def _patience(self) -> Patience:
+        config, spec = self.config, self.spec
+        return Patience(
+            config["CRAWLER_THROTTLE_BACKOFF_SECONDS"],
+            config["CRAWLER_THROTTLE_RETRY_AFTER_MAX_SECONDS"],
+            config["CRAWLER_THROTTLE_CIRCUIT_FAILURES"],
+            config["CRAWLER_THROTTLE_CIRCUIT_SECONDS"],
+            spec.latency_target,
+            spec.longest_delay_seconds,
+            spec.rules.counts_bytes,
+        )
 
     @property
     def ended(self) -> bool:
@@ -179,6 +192,7 @@ class Worker:
             self.spec.start_key: self.feed.wake,
             session.partition.key("wake"): dispatcher.wake,
             session.partition.key("blocks"): self.blocks.change,
+            session.partition.key("limits"): self.blocks.change,
         }
 
         def changed(key: str) -> None:

@@ -113,6 +113,12 @@ SETTINGS: dict[str, Setting] = {
     "CRAWLER_THROTTLE_BACKOFF_SECONDS": Setting(
         1.0, _number(0), "Wait after a 429 or 503 without Retry-After; doubles each time; 0: none."
     ),
+    "CRAWLER_THROTTLE_CIRCUIT_FAILURES": Setting(
+        5, _number(0, whole=True), "Failures of a host in a row after which nobody asks it for a while; 0: never."
+    ),
+    "CRAWLER_THROTTLE_CIRCUIT_SECONDS": Setting(
+        5.0, _number(0.1), "How long that is the first time; it doubles, up to five minutes."
+    ),
     "CRAWLER_THROTTLE_RETRY_AFTER_MAX_SECONDS": Setting(
         86_400.0, _number(0), "Longest wait that a host may ask for with Retry-After."
     ),

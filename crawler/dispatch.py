@@ -3,18 +3,18 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
 
 from crawler.clock import Monotonic, monotonic
-from crawler.errors import StaleSession, UnknownCallback, WireError
+from crawler.errors import StaleSession, Undeliverable, WireError
 from crawler.frontier.held import Engine, Lease, NewTry
+from crawler.frontier.options import Options
 from crawler.frontier.outbox import BATCH_ENTRIES, Batch, Outbox, Outgoing
-from crawler.frontier.pace import Pace, Slots
+from crawler.frontier.pace import Pace
 from crawler.frontier.ready import Ready
-from crawler.frontier.store import Claimed, Fleet, Letter, Plan, Put
-from crawler.frontier.stream import ClaimOrder, Exchanged, MemoryFull, Stream
+from crawler.frontier.store import Claimed, ClaimOrder, Claims, Fleet, Letter, Plan, Put
+from crawler.frontier.stream import Exchanged, MemoryFull, Stream
 from crawler.frontier.wire import NewerWire
 
 log = logging.getLogger(__name__)
@@ -31,21 +31,6 @@ NEWER_DELAY_MS = 30_000
 TURN_LOOK_SECONDS = 0.05  # between two looks for turns of hosts; well under the time that they are taken ahead
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """Sizes and times of the dispatcher."""
-
-    identity: dict[str, str]
-    slots: Slots
-    lease_max_seconds: float = 3600.0
-    lapse_seconds: float = 10.5
-    tick_seconds: float = 0.05
-    settle_seconds: float = 0.1
-    buffer_entries: int = 2000
-    keep_seen: bool = False
-    worker: str = ""
-
-
 class Dispatcher:
     """One worker's side of the frontier. Everything but ``run``, ``tick`` and ``give_back`` only touches memory.
 
@@ -60,6 +45,7 @@ class Dispatcher:
         self._options = options
         self._clock = clock
         self._pace = Pace(options.slots, clock)
+        self.permits = self._pace.permits
         self._outbox = Outbox(clock)
         self._ready = Ready(clock)
         self._held: dict[str, Lease] = {}
@@ -67,7 +53,7 @@ class Dispatcher:
         self._memory_full = False
         self._doubtful = False
         self._look_at = self._alarm_at = 0.0
-        self._full_rooms: dict[str, int] | None = None
+        self._full_rooms: Mapping[str, int] | None = None
         self._turn = asyncio.Lock()
         self._fleet_at = clock()
         self.fleet = Fleet()
@@ -227,13 +213,14 @@ class Dispatcher:
         self._memory_full = False
         self._confirm(batch, answer)
         if claim is not None:
-            self._receive(claim, answer, asked_at)
+            self._receive(claim, answer.claims, asked_at)
 
     async def _reopen(self, error: StaleSession) -> None:
         log.warning("%s; joining again and putting again what it holds", error)
         options = self._options
         lapse_ms = int(options.lapse_seconds * 1000)
         await self._stream.open(options.identity, lapse_ms, keep_seen=options.keep_seen, held=list(self._held))
+        self.permits.forget()
         self.reset()
         self._outbox.put_again(self._held.values())
         self.wake()
@@ -300,24 +287,25 @@ class Dispatcher:
     def _order(self) -> ClaimOrder | None:
         if self._doubtful:
             self._doubtful = False
-            return ClaimOrder(0, 0, 0, 0, {})
+            return ClaimOrder(0, 0, 0, 0)
         early = self._clock() < self._look_at
-        if not self.claiming or (early and self._full_rooms is None):
+        if not self.claiming or (early and self._full_rooms is None and not self.permits.short):
             return None
         order = self._pace.order(self._held.values(), len(self._ready), self._engine.is_downloading)
         # Where all hosts that have work are busy here, it is time to look again when one of them is less so.
-        if early and order is not None and order.rooms == self._full_rooms:
+        if early and order is not None and order.rooms == self._full_rooms and not self.permits.short:
             return None
         self._full_rooms = None
         return order
 
-    def _receive(self, claim: ClaimOrder, answer: Exchanged, asked_at: float) -> None:
+    def _receive(self, claim: ClaimOrder, answer: Claims, asked_at: float) -> None:
         now = self._clock()
         if answer.fleet is None:
             self._look_at = now + FULL_LOOK_SECONDS
             return
         self.fleet = answer.fleet
         self._fleet_at = now
+        self.permits.grant(answer.permits)
         for claimed in answer.claimed:
             self._take(claimed, asked_at, now)
         if answer.claimed:
@@ -346,17 +334,17 @@ class Dispatcher:
             lease.retry = NewTry(claimed.host, 0, NEWER_DELAY_MS, claimed.body)
             self._end_at_once(lease, now)
             return
-        except (UnknownCallback, WireError) as error:
+        except (Undeliverable, WireError) as error:
             log.error("an entry of host %s is a dead letter: %s", claimed.host, error)
-            found = {"url": error.url} if isinstance(error, UnknownCallback) else {}
-            lease.fail("unknown_callback" if found else "wire", str(error), **found)
+            kind, found = ("wire", {}) if isinstance(error, WireError) else (error.kind, {"url": error.url})
+            lease.fail(kind, str(error), **found)
             self._end_at_once(lease, now)
             return
         lease.requests.append(decoded.request)
         lease.page, lease.identity = decoded.page, decoded.identity
         if (turn := claimed.turn) is not None:
             # It was given at some time between the asking and now.
-            lease.turn_at, lease.turn_mark = now + turn.wait_seconds, turn.mark
+            lease.turn_at, lease.turn_mark, lease.probes = now + turn.wait_seconds, turn.mark, turn.probes
             lease.turn_ends = asked_at + turn.wait_seconds + turn.slack_seconds
         self._ready.add(lease, decoded.request)
 

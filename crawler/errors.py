@@ -41,10 +41,23 @@ class UnserialisableRequest(TrawlnetError):
     """A request holds a value that cannot travel through Redis."""
 
 
-class UnknownCallback(TrawlnetError):
-    """An entry names a callback or errback that the spider does not have; ``url`` is the entry's, where it is known."""
+class Undeliverable(TrawlnetError):
+    """An entry that no request is made of; ``kind`` is its dead letter's class, ``url`` its own, where it is known."""
 
+    kind = ""
     url = ""
+
+
+class UnknownCallback(Undeliverable):
+    """An entry names a callback or errback that the spider does not have."""
+
+    kind = "unknown_callback"
+
+
+class HostRefused(Undeliverable):
+    """An operator refuses the entry's host."""
+
+    kind = "host_refused"
 
 
 class BadSeed(TrawlnetError):

@@ -2,7 +2,8 @@
 
 Checked on Scrapy 2.14.2 and 2.19.0: ``Downloader._enqueue_request`` (the last step before a request waits for a place
 of its slot), ``_wait_for_download`` and ``_download`` (it has one, and is sent), ``_get_slot``, ``_process_queue``,
-``needs_backout``, ``active``, ``Slot.transferring``, and ``DownloadHandlers.download_request_async``.
+``get_slot_key``, ``needs_backout``, ``active``, ``Slot.transferring``, ``Slot.concurrency``, and
+``DownloadHandlers.download_request_async``.
 """
 
 from collections.abc import Callable, Coroutine
@@ -15,20 +16,23 @@ from scrapy.core.downloader.handlers import DownloadHandlers
 from scrapy.crawler import Crawler
 from scrapy.http import Response
 from scrapy.utils.httpobj import urlparse_cached
+from scrapy.utils.misc import load_object
 from twisted.internet.defer import Deferred
 
 from crawler.clock import monotonic
 from crawler.components.node import Node
-from crawler.components.outcomes import HostBlocked, lease_of
+from crawler.components.outcomes import HostBlocked, RefusedTarget, lease_of
 from crawler.frontier.held import Lease
 from crawler.frontier.identity import queue_of
-from crawler.throttle.blocks import retry_after_seconds
+from crawler.throttle.hosts import retry_after_seconds
 from crawler.throttle.limiter import NO_TURN, Turn
 
 SHORT_BLOCK_SECONDS = 5.0
 """For less, a request that is about to be sent waits where it is."""
 
 PATIENCE_CODES = {429, 503}
+ERROR_CODES = range(400, 600)
+BROKEN_CODES = range(500, 600)
 FREE_TURN = Turn(0.0, float("inf"))
 
 
@@ -57,6 +61,9 @@ class PacedDownloader(Downloader):
         # Built by Scrapy's downloader already; a second set would open its connections twice.
         self.handlers.__class__ = ListeningHandlers
         cast(ListeningHandlers, self.handlers).refused = self._refused
+        self._unreachable = tuple(load_object(name) for name in crawler.settings.getlist("RETRY_EXCEPTIONS"))
+        self._permits = self._node.worker.dispatcher.permits
+        self._permits.changed = self._permitted
         self._waiting = 0
         # By request: tasks of downloads run in the context of whichever request left its place to them.
         self._sending: dict[Request, tuple[Turn, Lease | None]] = {}
@@ -65,25 +72,48 @@ class PacedDownloader(Downloader):
         """Whether as many requests are under way as may be, those that wait for their turn not counted."""
         return 0 < self.total_concurrency <= len(self.active) - self._waiting
 
-    def _get_slot(self, *arguments: Any, **named: Any) -> tuple[str, Slot]:
+    def get_slot_key(self, request: Request) -> str:
+        """The host as the fleet has it: what shares a pace shares a slot."""
+        return _host_of(request)
+
+    def _get_slot(self, request: Request, *arguments: Any, **named: Any) -> tuple[str, Slot]:
         known = len(self.slots)
-        key, slot = super()._get_slot(*arguments, **named)
+        key, slot = super()._get_slot(request, *arguments, **named)
         if len(self.slots) != known:
             slot.delay = 0.0
+            self._permitted(key)
         return key, slot
 
+    def _permitted(self, host: str) -> None:
+        """Lets as many requests of a host be under way as the fleet permits."""
+        slot = self.slots.get(host)
+        if slot is None:
+            return
+        permits = self._permits.of(host)
+        if permits is None:
+            per_slot = self.per_slot_settings.get(host, {})
+            permits = per_slot.get("concurrency", self.domain_concurrency)
+        slot.concurrency = permits
+        self._process_queue(slot)
+
     async def _enqueue_request(self, request: Request) -> Response:
-        host, lease = _host_of(request), lease_of(request)
-        turn = FREE_TURN
-        if self._node.rules.of(host).rate:
-            turn = _turn_of(lease, host)
-            if monotonic() > turn.ends:
-                turn = await self._wait(host, turn)
-        self._sending[request] = turn, lease
+        host, lease, worker = _host_of(request), lease_of(request), self._node.worker
+        if worker.blocks.is_refused(host):
+            raise RefusedTarget(f"an operator refuses {host}; lift it with: trawlnet host resume")
+        rule, turn = self._node.rules.of(host), _turn_of(lease, host)
+        if (turn.ends or rule.paced or worker.blocks.is_slowed(host)) and monotonic() > turn.ends:
+            turn = await self._wait(host, turn)
+        aside = rule.concurrency and (lease is None or lease.host != host)
+        if aside:
+            self._permits.add(host)
+            worker.dispatcher.wanted.set()
+        self._sending[request] = (turn if turn.ends else FREE_TURN), lease
         try:
             return await super()._enqueue_request(request)
         finally:
             self._sending.pop(request, None)
+            if aside:
+                self._permits.remove(host)
 
     def _wait_for_download(
         self, slot: Slot, request: Request, queue_dfd: "Deferred[Response]"
@@ -110,16 +140,34 @@ class PacedDownloader(Downloader):
                 slot.transferring.discard(request)
                 self._process_queue(slot)
                 raise
-        sent_at = monotonic()
-        response = await super()._download(slot, request)
+        return await self._heard(host, request, lease, super()._download(slot, request))
+
+    async def _heard(
+        self, host: str, request: Request, lease: Lease | None, download: Coroutine[Any, Any, Response]
+    ) -> Response:
+        """Downloads, and tells the fleet what the answer says of the host."""
+        hosts, sent_at = self._node.worker.hosts, monotonic()
+        hosts.sent(host)
+        try:
+            response = await download
+        except self._unreachable:
+            # Through a proxy it may be the proxy that does not work.
+            if not request.meta.get("proxy"):
+                await hosts.failed(host, sent_at)
+            raise
         if response.status in PATIENCE_CODES:
-            await worker.blocks.hear(host, _asked_seconds(response), sent_at)
-        elif response.status < 400:  # noqa: PLR2004 - what is no error
-            worker.blocks.answered_well(host, sent_at)
+            await hosts.refused(host, _asked_seconds(response), sent_at)
+        elif response.status in BROKEN_CODES:
+            await hosts.failed(host, sent_at)
+        elif response.status not in ERROR_CODES:
+            await hosts.worked(host, sent_at, tried=lease is not None and lease.probes)
+        if not request.meta.get("autothrottle_dont_adjust_delay"):
+            good = response.status == 200  # noqa: PLR2004 - as AutoThrottle has it
+            hosts.cost(host, request.meta.get("download_latency", 0.0), len(response.body), good=good)
         return response
 
     def _refused(self, request: Request, response: Response) -> None:
-        self._node.worker.blocks.foresee(_host_of(request), _asked_seconds(response))
+        self._node.worker.hosts.foresee(_host_of(request), _asked_seconds(response))
 
     async def _wait(self, host: str, missed: Turn) -> Turn:
         self._waiting += 1

@@ -14,11 +14,11 @@ from scrapy.utils.httpobj import urlparse_cached
 
 from crawler.assembly import Worker, WorkerSpec
 from crawler.components.codec import RequestCodec
-from crawler.components.pacing import rules_of
+from crawler.components.pacing import latency_target, rules_of
 from crawler.components.starts import SeedMaker
 from crawler.components.view import EngineView
 from crawler.config import Config, read_config
-from crawler.errors import ClashError, ConfigError, RedisUnreachable, TrawlnetError
+from crawler.errors import ClashError, ConfigError, HostRefused, RedisUnreachable, TrawlnetError
 from crawler.frontier.held import Decoded, Lease, NewTry
 from crawler.frontier.identity import band_of, digest, instance_id, queue_of
 from crawler.frontier.store import Claimed
@@ -121,6 +121,8 @@ class Node:
             waits_for_seeds=self.waits_for_seeds,
             make_seed=self.seeds.make,
             rules=self.rules,
+            latency_target=latency_target(settings),
+            longest_delay_seconds=settings.getfloat("AUTOTHROTTLE_MAX_DELAY"),
         )
 
     def _writer(self) -> BatchWriter | None:
@@ -176,6 +178,10 @@ class Node:
         """Makes the request of an entry, and its page's name in storage."""
         self.worker.blocks.claimed()
         request, instance = self.codec.decode(claimed.body)
+        if claimed.turn is not None and claimed.turn.refused:
+            error = HostRefused(f"an operator refuses {claimed.host}; lift it with: trawlnet host resume")
+            error.url = request.url
+            raise error
         identity = instance or digest(self.fingerprint(request))
         return Decoded(request, identity.hex(), identity)
 

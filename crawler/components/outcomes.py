@@ -54,6 +54,8 @@ class OutcomeMiddleware:
             return
         if isinstance(exception, PrivateTarget):
             lease.fail("private_target", str(exception), url=request.url)
+        elif isinstance(exception, RefusedTarget):
+            lease.fail("host_refused", str(exception), url=request.url)
         elif isinstance(exception, IgnoreRequest):
             lease.tally("filtered")
         else:
@@ -85,6 +87,10 @@ def lease_of(request: Request) -> Lease | None:
 
 class HostBlocked(IgnoreRequest):
     """The page went back to the frontier, since its host may not be asked for a while."""
+
+
+class RefusedTarget(IgnoreRequest):
+    """An operator refuses the request's host."""
 
 
 class PrivateTarget(IgnoreRequest):

@@ -1,5 +1,6 @@
 """Rules of hosts as a project's settings have them."""
 
+from dataclasses import replace
 from typing import Any
 
 import scrapy.core.downloader
@@ -11,10 +12,12 @@ from crawler.errors import ConfigError
 from crawler.throttle.rules import FREE, Rule, RuleSet, read_rules
 
 DEFAULT_JITTER = 0.5
+CAP = "CONCURRENT_REQUESTS_PER_DOMAIN"
 
 
 def rules_of(crawler: Crawler, config: Config) -> RuleSet:
-    """The rules of CRAWLER_THROTTLE, and those that follow from DOWNLOAD_DELAY and DOWNLOAD_SLOTS.
+    """The rules of CRAWLER_THROTTLE, and those that follow from DOWNLOAD_DELAY, DOWNLOAD_SLOTS and, where the project
+    sets it, CONCURRENT_REQUESTS_PER_DOMAIN; Scrapy's own default of that stays each worker's.
 
     Raises:
         ConfigError: a rule that cannot be used.
@@ -24,22 +27,39 @@ def rules_of(crawler: Crawler, config: Config) -> RuleSet:
     if hasattr(scrapy.core.downloader, "_get_concurrency_delay"):
         # Scrapy 2.14 reads this of the spider too.
         delay = float(getattr(crawler.spider, "download_delay", delay))
+    cap = settings.getint(CAP) if settings.getpriority(CAP) else 0
     names = {
-        str(host).lower(): _rule(_number(host, slot.get("delay", delay)), _slot_jitter(slot, jitter))
+        str(host).lower(): _rule(
+            _number(host, slot, "delay", delay),
+            _slot_jitter(slot, jitter),
+            int(_number(host, slot, "concurrency", cap)),
+        )
         for host, slot in settings.getdict("DOWNLOAD_SLOTS").items()
     }
-    return read_rules(config["CRAWLER_THROTTLE"], _rule(delay, jitter), names)
+    return read_rules(config["CRAWLER_THROTTLE"], _rule(delay, jitter, cap), names)
 
 
-def _rule(delay: float, jitter: float) -> Rule:
-    return Rule(rate=1 / delay, jitter=jitter) if delay > 0 else FREE
+def latency_target(settings: BaseSettings) -> float:
+    """Requests that a host should have under way on average; 0 where AutoThrottle is off."""
+    if not settings.getbool("AUTOTHROTTLE_ENABLED"):
+        return 0.0
+    target = settings.getfloat("AUTOTHROTTLE_TARGET_CONCURRENCY")
+    if target <= 0:
+        raise ConfigError(f"AUTOTHROTTLE_TARGET_CONCURRENCY must be above 0, got {target:g}; Scrapy's default is 1")
+    return target
 
 
-def _number(host: str, value: Any) -> float:
+def _rule(delay: float, jitter: float, cap: int) -> Rule:
+    rule = Rule(rate=1 / delay, jitter=jitter) if delay > 0 else FREE
+    return replace(rule, concurrency=max(0, cap))
+
+
+def _number(host: str, slot: dict[str, Any], name: str, default: float) -> float:
+    value = slot.get(name, default)
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise ConfigError(f"DOWNLOAD_SLOTS[{host!r}] has the delay {value!r}; it must be a number of seconds") from None
+        raise ConfigError(f"DOWNLOAD_SLOTS[{host!r}] has the {name} {value!r}; it must be a number") from None
 
 
 def _jitter(settings: BaseSettings) -> float:

@@ -51,7 +51,8 @@ class Lease:
 
     ``through``: Scrapy has nothing of it any more; ``ended``: it may settle. ``requests`` holds the request
     that was claimed and those that redirects made of it. ``turn_at`` and ``turn_ends`` bound the time in which it may
-    be sent, where its host has a limit (else 0); after it, a turn has to be taken anew. ``links`` are kept until the
+    be sent, where its host has a limit (else 0); after it, a turn has to be taken anew. ``probes``: its answer tells
+    whether its host works again. ``links`` are kept until the
     lease is settled, to be put again should Redis lose its last writes.
     """
 
@@ -64,6 +65,7 @@ class Lease:
     turn_at: float = 0.0
     turn_ends: float = 0.0
     turn_mark: int = 0
+    probes: bool = False
     requests: list[Hashable] = field(default_factory=list)
     page: str = ""
     identity: bytes = b""

@@ -1,11 +1,12 @@
 """How much a worker claims: what it can start soon, and no more, so that none sits on the work of others."""
 
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
 
 from crawler.clock import Monotonic
 from crawler.frontier.held import Lease
-from crawler.frontier.stream import ClaimOrder
+from crawler.frontier.options import Slots
+from crawler.frontier.permits import Permits
+from crawler.frontier.store import ClaimOrder
 
 RATE_SECONDS = 0.5
 AHEAD_SECONDS = 0.3
@@ -17,15 +18,6 @@ HELD_FOR_EACH_SLOT = 8
 """Leases held for each concurrent request, at most: when storage is slow, claims stop and not memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class Slots:
-    """Concurrent requests of a worker, and of it on one host."""
-
-    concurrency: int = 16
-    per_host: int = 8
-    lease_seconds: float = 60.0
-
-
 class Pace:
     """Counts starts, and makes the order of a claim."""
 
@@ -35,13 +27,14 @@ class Pace:
         self._rate = 0.0
         self._started = 0
         self._rated_at = clock()
+        self.permits = Permits()
 
     def started(self) -> None:
         """Counts a request that was handed over."""
         self._started += 1
 
     def order(self, held: Iterable[Lease], ready: int, is_downloading: Callable[[Hashable], bool]) -> ClaimOrder | None:
-        """What to claim now; None while enough is at hand.
+        """What to claim now; None while enough is at hand. One that wants nothing only reports permits.
 
         Args:
             held: all leases held.
@@ -62,9 +55,12 @@ class Pace:
             rooms[lease.host] = rooms.get(lease.host, limit) - 1
         want = slots.concurrency + ahead - downloading - ready
         want = min(want, HELD_FOR_EACH_SLOT * slots.concurrency - total, MOST_AT_ONCE)
+        report = self.permits.report({host: limit - room for host, room in rooms.items()})
         if want <= 0 or (ready and want < max(1, slots.concurrency // 2)):
-            return None
-        return ClaimOrder(want, int(slots.lease_seconds * 1000), int(AHEAD_SECONDS * 1e6), limit, rooms)
+            if not self.permits.short:
+                return None
+            want = 0
+        return ClaimOrder(want, int(slots.lease_seconds * 1000), int(AHEAD_SECONDS * 1e6), limit, rooms, report)
 
     def _measure(self) -> None:
         now = self._clock()

@@ -1,7 +1,7 @@
 """The frontier as Redis keeps it: what a worker's ordered stream of batches looks like on the wire."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from crawler.redisdb.keys import SCHEMA, Partition
 from crawler.redisdb.scripts import Call, Script, read_script
 
 REAPED_AT_ONCE = 256
+PROBES, REFUSED = 1, 2  # states of a turn, as claim.lua has them
 
 Letter = dict[str, str]
 """A dead letter: kind, reason, class, url and whatever else helps to find the cause; all text."""
@@ -81,11 +82,16 @@ def flat(letter: Letter) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """When a request may be sent to its host: after ``wait_seconds``, for ``slack_seconds``; the mark names it."""
+    """When a request may be sent to its host: after ``wait_seconds``, for ``slack_seconds``; the mark names it.
+
+    With ``probes`` its answer tells whether the host works again; ``refused``: an operator lets nobody ask it.
+    """
 
     wait_seconds: float
     slack_seconds: float
     mark: int
+    probes: bool = False
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +130,36 @@ class Fleet:
     def quiet(self) -> bool:
         """Nothing waits, is delayed or leased, and no feeder is at work."""
         return not (self.waiting or self.delayed or self.in_flight or self.suspects or self.feeding)
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimOrder:
+    """What a claim asks for.
+
+    Args:
+        want: entries, at most.
+        lease_ms: how long they are held without renewal.
+        ahead_us: how far ahead their turns may be.
+        room: how many of one host.
+        rooms: the same of hosts on which the caller is busy.
+        report: of hosts with a cap, the permits that the caller keeps, and its requests at hand.
+    """
+
+    want: int
+    lease_ms: int
+    ahead_us: int
+    room: int
+    rooms: Mapping[str, int] = field(default_factory=dict)
+    report: Sequence[tuple[str, int, int]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """Answer to a claim; ``permits`` are those that the caller has now of hosts with a cap, -1 where there is none."""
+
+    claimed: Sequence[Claimed] = ()
+    fleet: Fleet | None = None
+    permits: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,12 +292,12 @@ class Session:
         args = [*self._stream(), *self._filter(), self._pack(entries) if entries else b"", plan.pack()]
         return Call(self.scripts.settle, self.keys, args)
 
-    def claim(self, want: int, lease_ms: int, ahead_us: int, room: int, rooms: dict[str, int]) -> Call:
-        """Claims up to ``want`` entries whose turns come within ``ahead_us``; ``rooms`` says how many more of a busy
-        host this worker can start.
-        """
-        args: list[bytes | str | int] = [*self._stream(), want, lease_ms, ahead_us, room]
-        for host, left in rooms.items():
+    def claim(self, order: ClaimOrder) -> Call:
+        """Claims entries."""
+        report = msgpack.packb([part for each in order.report for part in each], use_bin_type=False)
+        args: list[bytes | str | int] = [*self._stream(), order.want, order.lease_ms, order.ahead_us, order.room]
+        args.append(report if order.report else b"")
+        for host, left in order.rooms.items():
             args += (host, left)
         return Call(self.scripts.claim, self.keys, args)
 
@@ -287,18 +323,20 @@ class Session:
             raise StaleSession(f"the session of worker {self.worker} is not valid any more: {rest[0].decode()}")
         return list(rest)
 
-    def read_claimed(self, reply: bytes) -> tuple[list[Claimed], Fleet]:
+    def read_claimed(self, reply: bytes) -> Claims:
         """Reads the reply of ``claim``."""
-        taken, fleet, paced, turn_ms = self.read(reply)
-        parts, turns = iter(taken), iter(paced)
+        taken, fleet, paced, turn_ms, granted = self.read(reply)
+        parts, turns, permits = iter(taken), iter(paced), iter(granted)
         of = {
-            number - 1: Turn(wait / 1000, slack / 1000, int(mark))
-            for number, wait, slack, mark in zip(turns, turns, turns, turns, strict=True)
+            number - 1: Turn(wait / 1000, slack / 1000, int(mark), state == PROBES, state == REFUSED)
+            for number, wait, slack, mark, state in zip(turns, turns, turns, turns, turns, strict=True)
         }
-        return [
+        claimed = [
             Claimed(lease.decode(), host.decode(), element[0], element[1], element[2:], of.get(number))
             for number, (lease, host, element) in enumerate(zip(parts, parts, parts, strict=True))
-        ], read_fleet(fleet, turn_ms)
+        ]
+        permitted = {host.decode(): count for host, count in zip(permits, permits, strict=True)}
+        return Claims(claimed, read_fleet(fleet, turn_ms), permitted)
 
     def beat(self, lapse_ms: int, lease_ms: int, report: dict[str, Any], leases: Sequence[str]) -> Call:
         """Keeps the worker and its leases alive."""

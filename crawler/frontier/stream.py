@@ -11,7 +11,7 @@ from redis.asyncio import Redis as AsyncRedis
 from redis.exceptions import OutOfMemoryError, RedisError, ResponseError
 
 from crawler.errors import TrawlnetError
-from crawler.frontier.store import Claimed, Fleet, Opened, Plan, Put, Session
+from crawler.frontier.store import ClaimOrder, Claims, Opened, Plan, Put, Session
 from crawler.redisdb.connect import RedisTarget, is_passing
 from crawler.redisdb.scripts import Call, run
 
@@ -30,17 +30,6 @@ class FrontierBroken(TrawlnetError):
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimOrder:
-    """What a claim asks for."""
-
-    want: int
-    lease_ms: int
-    ahead_us: int
-    room: int
-    rooms: dict[str, int]
-
-
-@dataclass(frozen=True, slots=True)
 class Exchanged:
     """Answer to an exchange: one '1' or '0' an entry, stale lease ids, and what was claimed if that was asked and
     went well.
@@ -48,8 +37,7 @@ class Exchanged:
 
     new: bytes
     stale: Sequence[str]
-    claimed: Sequence[Claimed]
-    fleet: Fleet | None
+    claims: Claims
 
 
 class Stream:
@@ -102,7 +90,7 @@ class Stream:
         if entries or plan:
             calls.append(self.session.settle(entries, plan))
         if claim:
-            calls.append(self.session.claim(claim.want, claim.lease_ms, claim.ahead_us, claim.room, claim.rooms))
+            calls.append(self.session.claim(claim))
         new, stale = b"", []
         if entries or plan:
             replies = await self._run(calls, full_after=len(calls))
@@ -112,12 +100,9 @@ class Stream:
             replies = replies[1:]
         else:
             replies = await self._run(calls, full_after=len(calls))
-        if claim is None:
-            return Exchanged(new, stale, (), None)
-        if not replies:
-            return Exchanged(new, stale, (), None)
-        claimed, fleet = self.session.read_claimed(replies[0])
-        return Exchanged(new, stale, claimed, fleet)
+        if claim is None or not replies:
+            return Exchanged(new, stale, Claims())
+        return Exchanged(new, stale, self.session.read_claimed(replies[0]))
 
     async def _run(self, calls: Sequence[Call], full_after: int = 0) -> list[Any]:
         """Answers of the calls in order; those after one that memory refused are left out and their numbers taken

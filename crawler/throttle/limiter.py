@@ -1,15 +1,25 @@
 """Turns of hosts for requests that do not come through the frontier, and for those that missed theirs."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack
 
 from crawler.clock import Monotonic, monotonic
 from crawler.redisdb.scripts import Call, read_script
 from crawler.throttle.rules import RuleSet
+
+Waits = tuple[float, float, float]
+"""The first wait of those that double, the longest of them, and the most that a host may ask for; seconds."""
+
+
+class Ages(NamedTuple):
+    """Seconds since a request was sent, and since the last one was that its host answered well, if there is one."""
+
+    sent: float
+    well: float | None = None
 
 
 class ThrottleScripts:
@@ -21,6 +31,10 @@ class ThrottleScripts:
         self._take = read_script("throttle", "take")
         self._hear = read_script("throttle", "hear")
         self._blocks = read_script("throttle", "blocks")
+        self._fail = read_script("throttle", "fail")
+        self._well = read_script("throttle", "well")
+        self._report = read_script("throttle", "report")
+        self._delay = read_script("throttle", "delay")
 
     def limits(self, rules: RuleSet) -> Call:
         """Makes these the rules of the whole fleet; answered with 1 if others were there."""
@@ -30,29 +44,43 @@ class ThrottleScripts:
         """Takes a turn of each host; beside it the mark of the turn that was missed, or 0."""
         return Call(self._take, self._keys, [part for host, missed in asked for part in (host, missed or "")])
 
-    def hear(
-        self,
-        host: str,
-        asked_seconds: float | None,
-        age_seconds: float,
-        waits: tuple[float, float, float],
-        well_seconds: float | None = None,
-    ) -> Call:
+    def hear(self, host: str, asked_seconds: float | None, ages: Ages, waits: Waits, rate: float = 0.0) -> Call:
         """Notes that a host asked for patience.
 
         Args:
             host: the host.
             asked_seconds: the wait that it named, if any.
-            age_seconds: since the request was sent that it answered.
-            waits: the first, the longest and the most, as hear.lua has them; seconds.
-            well_seconds: since the last request was sent that it answered well, if one is known.
+            ages: of the request that it answered so.
+            waits: the first of a host that names none, the longest of those, and the most that a host may name.
+            rate: how often this worker asked it of late, requests a second.
         """
-        args: list[bytes | str | int] = [host, _ms(asked_seconds), _ms(age_seconds)]
-        args += (_ms(seconds) for seconds in (*waits, well_seconds))
+        args: list[bytes | str | int] = [host, _ms(asked_seconds), _ms(ages.sent)]
+        args += (*map(_ms, waits), _ms(ages.well), round(rate * 1000))
         return Call(self._hear, self._keys, args)
 
+    def fail(self, host: str, ages: Ages, failures: int, waits: Waits) -> Call:
+        """Notes that a host does not work; at so many ``failures`` its circuit opens for the first of the waits."""
+        first, longest, _ = waits
+        args: list[bytes | str | int] = [host, _ms(ages.sent), _ms(ages.well), failures, _ms(first), _ms(longest)]
+        return Call(self._fail, self._keys, args)
+
+    def well(self, host: str, sent_seconds: float) -> Call:
+        """Notes that a host works, since it answered a request of that age."""
+        return Call(self._well, self._keys, [host, _ms(sent_seconds)])
+
+    def report(self, target: float, longest_seconds: float, costs: Iterable[tuple[str, float, int, bool, int]]) -> Call:
+        """Notes what answers cost: for each host their mean time (s), how many, if all were good, and bytes."""
+        args: list[bytes | str | int] = [repr(target), round(longest_seconds * 1e6)]
+        for host, seconds, count, good, size in costs:
+            args += (host, round(seconds * 1e6), count, int(good), size)
+        return Call(self._report, self._keys, args)
+
+    def delay(self, host: str, seconds: float, lifetime_seconds: float) -> Call:
+        """Notes the delay that a host's robots.txt asks for; 0: none."""
+        return Call(self._delay, self._keys, [host, round(seconds * 1e6), _ms(lifetime_seconds)])
+
     def blocks(self, hosts: Sequence[str]) -> Call:
-        """How long hosts are blocked, in milliseconds."""
+        """How long hosts are blocked, in milliseconds, and what else holds for each (blocks.lua)."""
         return Call(self._blocks, self._keys, hosts)
 
 

@@ -24,14 +24,16 @@ time where intervals are so short that the share could not be kept. A late reque
 """
 
 WINDOW_JITTER_SHARE = 0.05
+BYTES_SLACK_SECONDS = 1.0
 LEAST_RATE = 1e-6
 HIGHEST_RATE = 1e5
 HIGHEST_BURST = 10_000
+HIGHEST_BYTE_RATE = 1e12
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What one host may be asked: ``rate`` requests a second (0: without limit), ``burst`` of them at once.
+    """What one host may be asked: ``rate`` requests a second (0: any number), ``burst`` of them at once.
 
     Args:
         rate: requests a second over a long time.
@@ -39,16 +41,27 @@ class Rule:
             requests in each window of ``burst / rate`` seconds.
         jitter: random share by which the time between two requests of a token bucket differs, 0 to 1.
         strategy: one of STRATEGIES.
+        concurrency: requests that the fleet has under way at a time; 0: any number.
+        byte_rate: bytes a second that answers may have over a long time, with a token bucket; 0: any number.
     """
 
     rate: float = 0.0
     burst: int = 1
     jitter: float = 0.0
     strategy: str = "token_bucket"
+    concurrency: int = 0
+    byte_rate: float = 0.0
+
+    @property
+    def paced(self) -> bool:
+        """Whether requests have to wait for turns."""
+        return bool(self.rate or self.byte_rate)
 
     @property
     def slack_seconds(self) -> float:
         """How late a request may be sent without breaking the promise; what comes later takes its turn anew."""
+        if not self.rate:
+            return BYTES_SLACK_SECONDS
         if self.strategy != "token_bucket":
             return WINDOW_JITTER_SHARE * self.burst / self.rate
         # Of a burst one request is kept back for what is late: that gives an interval, of which half is for the way.
@@ -56,13 +69,21 @@ class Rule:
         return interval / 2 if self.burst > 1 else max(SINGLE_SLACK_SHARE * interval, SINGLE_SLACK_SECONDS)
 
     def packed(self) -> list[Any]:
-        """The rule as lib/host.lua reads it: strategy, interval or window (us), burst, jitter, slack (ms)."""
+        """The rule as lib/host.lua reads it; empty where it limits nothing.
+
+        It has: strategy, interval or window (us), burst, jitter, slack (ms), cap, bytes a second.
+        """
+        if not self.rate:
+            if not self.byte_rate:
+                return ["n", 0, 0, 0, 0, self.concurrency, 0] if self.concurrency else []
+            return ["t", 1, 1, 0, round(self.slack_seconds * 1e3), self.concurrency, self.byte_rate]
         span = self.burst / self.rate + self.slack_seconds
         burst = self.burst
         if self.strategy == "token_bucket":
             margin = MARGIN if self.burst > 1 else SINGLE_MARGIN
             span, burst = (1 + margin) / self.rate, max(1, self.burst - 1)
-        return [self.strategy[0], round(span * 1e6), burst, self.jitter, round(self.slack_seconds * 1e3)]
+        slack_ms = round(self.slack_seconds * 1e3)
+        return [self.strategy[0], round(span * 1e6), burst, self.jitter, slack_ms, self.concurrency, self.byte_rate]
 
 
 FREE = Rule()
@@ -88,13 +109,19 @@ class RuleSet:
             name = name.partition(".")[2]
         return next((rule for glob, rule in self.globs if _glob_pattern(glob).fullmatch(host)), self.default)
 
+    @property
+    def counts_bytes(self) -> bool:
+        """Whether any rule has a byte rate."""
+        rules = (self.default, *self.names.values(), *(rule for _, rule in self.globs))
+        return any(rule.byte_rate for rule in rules)
+
     def arguments(self) -> list[bytes | str]:
         """What limits.lua takes: digest, default, globs, then names and their rules."""
-        default = _pack(self.default.packed()) if self.default.rate else b""
-        globs = [[_lua_pattern(glob), rule.packed() if rule.rate else []] for glob, rule in self.globs]
+        default = _pack(self.default.packed()) if self.default.packed() else b""
+        globs = [[_lua_pattern(glob), rule.packed()] for glob, rule in self.globs]
         arguments: list[bytes | str] = [default, _pack(globs) if globs else b""]
         for name, rule in sorted(self.names.items()):
-            arguments += (name, _pack(rule.packed() if rule.rate else []))
+            arguments += (name, _pack(rule.packed()))
         digest = hashlib.blake2b(digest_size=8)
         for argument in arguments:
             digest.update(argument if isinstance(argument, bytes) else argument.encode())
@@ -142,12 +169,16 @@ def _rule(name: str, value: Any) -> Rule:
     strategy = parts.get("strategy", "token_bucket")
     if strategy not in STRATEGIES:
         raise ConfigError(f"{where} has the strategy {strategy!r}; known are {', '.join(STRATEGIES)}")
-    rate = _between(where, "rate", parts.get("rate"), 0, HIGHEST_RATE)
+    rate = _between(where, "rate", parts.get("rate", 0 if {"concurrency", "byte_rate"} & set(parts) else None), 0, HIGHEST_RATE)
     if 0 < rate < LEAST_RATE:
         raise ConfigError(f"{where} has the rate {rate:g}; it must be 0 (no limit) or at least {LEAST_RATE:g} a second")
     burst = _between(where, "burst", parts.get("burst", 1), 1, HIGHEST_BURST)
     jitter = _between(where, "jitter", parts.get("jitter", 0), 0, 1)
-    return Rule(rate, int(burst), jitter, strategy)
+    concurrency = _between(where, "concurrency", parts.get("concurrency", 0), 0, HIGHEST_BURST)
+    byte_rate = _between(where, "byte_rate", parts.get("byte_rate", 0), 0, HIGHEST_BYTE_RATE)
+    if byte_rate and strategy != "token_bucket":
+        raise ConfigError(f"{where} has a byte_rate and the strategy {strategy!r}; a byte_rate needs token_bucket")
+    return Rule(rate, int(burst), jitter, strategy, int(concurrency), byte_rate)
 
 
 def _between(where: str, name: str, value: Any, least: float, most: float) -> float:

@@ -26,7 +26,7 @@ from scrapy_redis.queue import PriorityQueue
 from crawler.components.codec import RequestCodec
 from crawler.frontier.identity import digest
 from crawler.frontier.seen import false_positive_rate
-from crawler.frontier.store import Claimed, Plan, Put, SeenSpec, Session
+from crawler.frontier.store import Claimed, ClaimOrder, Plan, Put, SeenSpec, Session
 from crawler.redisdb.embedded import EmbeddedServer
 from crawler.redisdb.keys import Partition
 from crawler.redisdb.scripts import Call, run_now
@@ -93,8 +93,9 @@ class _Ours:
     def claim(self, count: int) -> list[Claimed]:
         taken: list[Claimed] = []
         while len(taken) < count:
-            claimed, _ = self.session.read_claimed(self.ask(self.session.claim(BATCH, 60_000, 0, BATCH, {})))
-            taken += claimed
+            taken += self.session.read_claimed(
+                self.ask(self.session.claim(ClaimOrder(BATCH, 60_000, 0, BATCH)))
+            ).claimed
         return taken
 
     def settle(self, taken: list[Claimed]) -> None:

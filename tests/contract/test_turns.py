@@ -98,7 +98,7 @@ def test_what_is_late_within_the_slack_breaks_no_promise(
     rule = Rule(rate, burst)
     if burst == 1 and rate > 2:  # there the least slack counts, and requests come closer by it
         return
-    _, span, kept, _, slack_ms = rule.packed()
+    _, span, kept, _, slack_ms, *_ = rule.packed()
     turns: list[int] = []
     seen: list[float] = []
     now = 0

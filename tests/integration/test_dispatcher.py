@@ -7,7 +7,7 @@ import pytest
 from crawler.clock import monotonic
 from crawler.errors import UnknownCallback
 from crawler.frontier.held import Lease, NewTry
-from crawler.frontier.pace import Slots
+from crawler.frontier.options import Slots
 from crawler.frontier.stream import FrontierBroken
 from crawler.frontier.wire import NewerWire
 from crawler.loop import BackgroundTask

@@ -8,8 +8,8 @@ import pytest
 from redis import Redis
 from redis.exceptions import ResponseError
 
-from crawler.frontier.store import Plan
-from crawler.frontier.stream import ClaimOrder, MemoryFull, Stream
+from crawler.frontier.store import ClaimOrder, Claims, Plan
+from crawler.frontier.stream import MemoryFull, Stream
 from crawler.redisdb.connect import RedisTarget
 from crawler.redisdb.keys import Intake
 from crawler.redisdb.scripts import run_now
@@ -171,9 +171,9 @@ def test_the_stream_tells_what_did_not_run_and_goes_on_afterwards(fleet: FleetOn
                 await stream.exchange([], Plan(), ORDER)
             # The settle ran, the claim did not; nothing of either is told wrongly.
             answer = await stream.exchange([], Plan(done=held[:1]), ORDER)
-            assert (answer.stale, answer.claimed, answer.fleet) == ([], (), None)
+            assert (answer.stale, answer.claims) == ([], Claims())
         answer = await stream.exchange([NEW], Plan(done=held[1:]), ORDER)
-        assert (answer.new, answer.stale, len(answer.claimed)) == (b"1", [], 5)
+        assert (answer.new, answer.stale, len(answer.claims.claimed)) == (b"1", [], 5)
         await client.aclose()
 
     asyncio.run(exchange())

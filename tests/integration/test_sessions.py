@@ -12,8 +12,8 @@ from redis import Redis
 
 from crawler.control.crawls import Crawls
 from crawler.errors import StaleSession
-from crawler.frontier.store import Plan, SeenSpec, Session
-from crawler.frontier.stream import ClaimOrder, FrontierBroken, Stream
+from crawler.frontier.store import ClaimOrder, Plan, SeenSpec, Session
+from crawler.frontier.stream import FrontierBroken, Stream
 from crawler.redisdb.connect import RedisTarget
 from tests.support.dispatching import Worker, crawl
 from tests.support.frontier import IDENTITY, FleetOnServer, Member, bodies, leases, page, unfiltered
@@ -56,7 +56,7 @@ def test_two_batches_of_one_round_trip_may_both_be_sent_again(fleet: FleetOnServ
     claimed = worker.claim()
     before = fleet.picture()
     assert worker.session.read(worker.resend(2)) == [settled.new.encode(), []]
-    assert worker.session.read_claimed(worker.resend(1))[0] == claimed
+    assert worker.session.read_claimed(worker.resend(1)).claimed == claimed
     assert fleet.picture() == before
 
 
@@ -153,13 +153,13 @@ def test_an_exchange_whose_answer_is_lost_is_made_once(fleet: FleetOnServer) -> 
             stream = Stream(client, target, Session(fleet.partition, "w1", SeenSpec("exact")), lambda low, high: 0.0)
             await stream.open(IDENTITY, 10_000)
             first = await stream.exchange([page(f"http://a.test/{n}") for n in range(4)], Plan(), ORDER)
-            assert len(first.claimed) == 4
-            for at, claimed in enumerate(first.claimed):
+            assert len(first.claims.claimed) == 4
+            for at, claimed in enumerate(first.claims.claimed):
                 way.lose = at % 3
                 plan = Plan(done=[claimed.lease])
                 links = [page(f"http://b.test/{at}"), page(f"http://a.test/{at}")]
                 answer = await stream.exchange(links, plan, ORDER)
-                assert (answer.new, answer.stale, bodies(answer.claimed)) == (b"10", [], [f"http://b.test/{at}"])
+                assert (answer.new, answer.stale, bodies(answer.claims.claimed)) == (b"10", [], [f"http://b.test/{at}"])
             await client.aclose()
 
     asyncio.run(crawl())

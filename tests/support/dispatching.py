@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from crawler.clock import Monotonic
-from crawler.dispatch import Dispatcher, Options
+from crawler.dispatch import Dispatcher
 from crawler.frontier.held import Decoded, Lease
-from crawler.frontier.pace import Slots
+from crawler.frontier.options import Options, Slots
 from crawler.frontier.store import Claimed, SeenSpec, Session
 from crawler.frontier.stream import Stream
 from crawler.redisdb.connect import RedisTarget

@@ -1,6 +1,6 @@
 """A fleet for tests of the frontier: workers without a process, on a real server, whose clock the test moves."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -9,7 +9,7 @@ from redis import Redis
 
 from crawler.errors import StaleSession
 from crawler.frontier.identity import digest, instance_id
-from crawler.frontier.store import Claimed, Fleet, Letter, Opened, Plan, Put, Retry, SeenSpec, Session, Turn
+from crawler.frontier.store import Claimed, ClaimOrder, Fleet, Letter, Opened, Plan, Put, Retry, SeenSpec, Session, Turn
 from crawler.redisdb.keys import Partition
 from crawler.redisdb.scripts import Call, read_script, run_now
 from crawler.throttle.limiter import ThrottleScripts
@@ -74,6 +74,7 @@ class Member:
     session: Session
     sent: list[Call] = field(default_factory=list)
     left: Fleet = field(default_factory=Fleet)
+    permits: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -108,11 +109,14 @@ class Member:
         rooms: dict[str, int] | None = None,
         lease_seconds: float = LEASE_SECONDS,
         ahead_us: int = 0,
+        report: Sequence[tuple[str, int, int]] = (),
     ) -> list[Claimed]:
-        """What was claimed; what the fleet has left is in ``left``."""
-        call = self.session.claim(want, int(lease_seconds * 1000), ahead_us, room, rooms or {})
-        claimed, self.left = self.session.read_claimed(self.run(call))
-        return claimed
+        """What was claimed; what the fleet has left is in ``left``, permits of hosts with a cap in ``permits``."""
+        order = ClaimOrder(want, int(lease_seconds * 1000), ahead_us, room, rooms or {}, report)
+        claims = self.session.read_claimed(self.run(self.session.claim(order)))
+        assert claims.fleet is not None
+        self.left, self.permits = claims.fleet, claims.permits
+        return list(claims.claimed)
 
     def settle(
         self,

@@ -1,15 +1,19 @@
---! base session queue lease throttle/host
+--! base session queue lease throttle/pace throttle/host throttle/cap
 -- Leases entries of hosts whose time has come to the caller, spread over hosts, and tells what the fleet has left. A host
--- with a rule gives an entry for each turn that is no further ahead than the caller may hold one.
+-- with a rule gives an entry for each turn that is no further ahead than the caller may hold one; of one with a cap the
+-- caller gets permits (throttle/lib/cap.lua), and for each an entry to send and one to go on with.
 -- ARGV: 1-3 session, 4 how many at most, 5 lease (ms), 6 how far ahead a turn may be (us), 7 room of a host that is not
---       named, then host, room pairs for those on which the caller is busy.
+--       named, 8 packed {host, permits kept, requests at hand ..} of hosts with a cap or '', then host, room pairs for those
+--       on which the caller is busy.
 -- Returns packed {'ok', {lease id, host, element, lease id..}, fleet (lib/lease.lua), {number of an entry that has a
---       turn, wait (ms), slack (ms), mark (throttle/lib/host.lua), number..}, ms until the next host's turn can be taken, or -1}.
+--       turn, wait (ms), slack (ms), mark (throttle/lib/host.lua), state, number..}, ms until the next host's turn can be
+--       taken, or -1, {host, permits that the caller has now, or -1 for any number ..}}. State: 0 none, 1 the answer tells
+--       whether the host works again, 2 an operator refuses the host.
 local want, lease_ms, ahead, room = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
-local rooms, named = {}, 0
-for i = 8, #ARGV, 2 do
+local rooms, named_rooms = {}, 0
+for i = 9, #ARGV, 2 do
   rooms[ARGV[i]] = tonumber(ARGV[i + 1])
-  named = named + 1
+  named_rooms = named_rooms + 1
 end
 -- Where another program gave a key a wrong type, the script ends here and not with entries in its hands.
 redis.call('ZCARD', HOSTS)
@@ -26,19 +30,21 @@ for _, packed in ipairs(redis.call('ZRANGEBYSCORE', DELAYED, '-inf', now, 'LIMIT
   redis.call('ZREM', DELAYED, packed)
 end
 
+local LOOK_MS = 1000  -- orders of an operator hold within that
 local taken = {hosts = {}, bands = {}, elements = {}}
 local paced, due = {}, -1
+local permits = permits_of(ARGV[8])
 
-local function has_turn(number, at, rule, mark)
+local function has_turn(number, at, slack, mark, state)
   local n = #paced
   paced[n + 1], paced[n + 2] = number, math.max(0, math.ceil((at - us) / 1000))
-  paced[n + 3], paced[n + 4] = rule[5], mark
+  paced[n + 3], paced[n + 4], paced[n + 5] = slack, mark, state
 end
 
--- Takes at most n entries of a host that has a rule, each for a turn. Returns how many, whether none are left, and the ms at
+-- Takes at most n entries of a host that gives turns, each for a turn. Returns how many, whether none are left, and the ms at
 -- which the host is to be looked at again.
-local function pop_paced(host, rule, n)
-  local turns, times, marks = turns_of(host, rule, us), {}, {}
+local function pop_paced(host, rule, turns, n)
+  local times, marks = {}, {}
   local at = turns.next()
   while #times < n and at <= us + ahead do
     times[#times + 1] = at
@@ -57,34 +63,77 @@ local function pop_paced(host, rule, n)
     at = turns.next()
   end
   for i = 1, count do
-    has_turn(first + i, times[i], rule, marks[i])
+    has_turn(first + i, times[i], turns.slack, marks[i], turns.probing and 1 or 0)
   end
   return count, drained, math.max(now, math.ceil((at - ahead) / 1000))
 end
 
--- Whether the first suspect's turn has come; it is taken then. One whose turn is far lets the others go first.
+-- Takes at most n entries of a host in whatever way it may be asked now; returns as pop_paced does.
+local function pop_of(host, n)
+  local rule, order = rule_of(host)
+  if order == 'pause' then return 0, false, now + LOOK_MS end
+  local first, count, drained = #taken.elements, 0, false
+  if order == 'block' then
+    count, drained = pop(host, n, taken)
+    for i = 1, count do has_turn(first + i, us, 0, 0, 2) end
+    return count, drained, now
+  end
+  local capped = rule and rule[6] > 0
+  if capped then
+    n = math.min(n, permits.entries(host, rule[6], n))
+    if n <= 0 then return 0, false, now + PARKED_MS end
+  end
+  local again, turns = now, turns_of(host, rule, us)
+  if turns then
+    count, drained, again = pop_paced(host, rule, turns, n)
+  elseif blocked_until(host) > now then
+    again = blocked_until(host)
+  else
+    count, drained = pop(host, n, taken)
+  end
+  if capped then permits.take(host, rule[6], count) end
+  return count, drained, again
+end
+
+-- Whether the first suspect may be asked for now; it has its turn then. One that may not lets the others go first.
 local function suspect_ready()
   local packed = limited and redis.call('LINDEX', SUSPECTS, 0)
-  local host = packed and cmsgpack.unpack(packed)[1]
-  local rule = host and rule_of(host)
-  local turns = rule and turns_of(host, rule, us)
-  local at = turns and turns.next() or host and blocked_until(host) * 1000 or 0
-  if at > us + ahead or not rule and at > us then
+  if not packed then return true end
+  local host = cmsgpack.unpack(packed)[1]
+  local rule, order = rule_of(host)
+  if order == 'block' then
+    has_turn(1, us, 0, 0, 2)
+    return true
+  end
+  local turns, at = turns_of(host, rule, us), us
+  if order == 'pause' then
+    at = us + LOOK_MS * 1000
+  elseif rule and rule[6] > 0 and permits.entries(host, rule[6], 1) <= 0 then
+    at = us + PARKED_MS * 1000
+  elseif turns then
+    at = turns.next() - ahead
+  else
+    at = blocked_until(host) * 1000
+  end
+  if at > us then
     redis.call('LMOVE', SUSPECTS, SUSPECTS, 'LEFT', 'RIGHT')
-    due = math.ceil((at - us - (rule and ahead or 0)) / 1000)
+    due = math.ceil((at - us) / 1000)
     return false
   end
-  if not rule then return true end
-  turns.take()
-  turns.keep(us)
-  has_turn(1, at, rule, turns.mark())
+  if turns then
+    at = turns.next()
+    turns.take()
+    turns.keep(us)
+    has_turn(1, at, turns.slack, turns.mark(), turns.probing and 1 or 0)
+  end
+  if rule and rule[6] > 0 then permits.take(host, rule[6], 1) end
   return true
 end
 
 local suspect = redis.call('HGET', SESSION, 'suspect')
 if want > 0 and (not suspect or redis.call('HEXISTS', INFLIGHT, suspect) == 0) then
   suspect = nil
-  local packed = suspect_ready() and redis.call('LPOP', SUSPECTS)
+  local packed = redis.call('EXISTS', SUSPECTS) == 1 and suspect_ready() and redis.call('LPOP', SUSPECTS)
   if packed then
     local it = cmsgpack.unpack(packed)
     taken.hosts[1], taken.bands[1], taken.elements[1] = it[1], it[2], it[3]
@@ -92,23 +141,23 @@ if want > 0 and (not suspect or redis.call('HEXISTS', INFLIGHT, suspect) == 0) t
   end
 end
 
-local hosts, ready = redis.call('ZRANGEBYSCORE', HOSTS, '-inf', now, 'LIMIT', 0, want + named), {}
+local hosts, ready = redis.call('ZRANGEBYSCORE', HOSTS, '-inf', now, 'LIMIT', 0, want + named_rooms), {}
 for _, host in ipairs(hosts) do
-  if (rooms[host] or room) > 0 and #ready < want then ready[#ready + 1] = host end
+  if (permits[host] or (rooms[host] or room) > 0) and #ready < want then ready[#ready + 1] = host end
 end
+permits.add_waiting(ready, want)
 local scores, empty = {}, {}
 local left, popped = want - #taken.hosts, 0
 local share = #ready > 0 and math.ceil(left / #ready) or 0
 for _, host in ipairs(ready) do
-  local n = math.min(share, left, rooms[host] or room)
+  local n = math.min(share, left, permits[host] and left or rooms[host] or room)
   if n > 0 then
-    local rule, count, drained, again = limited and rule_of(host), 0, false, now
-    if rule then
-      count, drained, again = pop_paced(host, rule, n)
-    elseif limited and blocked_until(host) > now then
-      again = blocked_until(host)
+    local count, drained, again
+    if limited then
+      count, drained, again = pop_of(host, n)
     else
       count, drained = pop(host, n, taken)
+      again = now
     end
     left, popped = left - count, popped + count
     if drained then
@@ -140,4 +189,4 @@ if limited then
   local next_host = redis.call('ZRANGEBYSCORE', HOSTS, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
   if next_host[2] and (due < 0 or tonumber(next_host[2]) - now < due) then due = tonumber(next_host[2]) - now end
 end
-return answer({'ok', reply, fleet(now), paced, due})
+return answer({'ok', reply, fleet(now), paced, due, permits.reply()})

@@ -6,6 +6,7 @@ local now = math.floor(clock() / 1000)
 local returned = give_back(redis.call('SMEMBERS', HELD), HELD, now)
 if ARGV[2] ~= '' then redis.call('SREM', FEEDERS, ARGV[2]) end
 redis.call('DEL', SESSION, HELD)
+forget_busy(ARGV[1])
 redis.call('SREM', IDLE, ARGV[1])
 if redis.call('HGET', STATE, 'start') == ARGV[1] then redis.call('HSET', STATE, 'start', '') end
 wake()

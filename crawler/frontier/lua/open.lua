@@ -29,7 +29,10 @@ if opened then
     redis.call('SADD', GARBAGE, 'once:' .. (generation - 1))
     if ARGV[6] ~= '1' then redis.call('SADD', GARBAGE, 'seen:' .. seen) end
     -- Workers that are silent, but not reaped yet, would go on with the filter that ends here: they must join again.
-    for _, name in ipairs(redis.call('ZRANGE', WORKERS, 0, -1)) do redis.call('DEL', P .. 'session:' .. name) end
+    for _, name in ipairs(redis.call('ZRANGE', WORKERS, 0, -1)) do
+      redis.call('DEL', P .. 'session:' .. name)
+      forget_busy(name)
+    end
     redis.call('DEL', WORKERS)
   end
   if seen == 0 or ARGV[6] ~= '1' then seen = generation end
@@ -43,6 +46,7 @@ redis.call('HSET', SESSION, 'token', ARGV[2], 'sequence', 0, 'reply0', '', 'repl
 redis.call('PEXPIRE', SESSION, 86400000)
 redis.call('ZADD', WORKERS, now + tonumber(ARGV[3]), ARGV[1])
 if ARGV[7] ~= '' then redis.call('SADD', FEEDERS, ARGV[7]) end
+forget_busy(ARGV[1])
 if ARGV[8] == '1' then
   -- What it settled, or claimed and never heard of, in a tail that Redis lost: nobody else would work on it until it runs out.
   local holds, forgotten = {}, {}

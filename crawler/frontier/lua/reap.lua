@@ -58,6 +58,7 @@ for _, worker in ipairs(redis.call('ZRANGEBYSCORE', WORKERS, '-inf', now, 'LIMIT
   if redis.call('EXISTS', held) == 0 then
     redis.call('ZREM', WORKERS, worker)
     redis.call('DEL', session)
+    forget_busy(worker)
     redis.call('SREM', IDLE, worker)
   else
     more = 1

@@ -1,8 +1,10 @@
---! frontier/base
--- Takes note that a host asked for patience: nobody asks it again until its block is over. A block only grows.
+--! frontier/base pace host
+-- Takes note that a host asked for patience: nobody asks it again until its block is over, and less often than before after
+-- that (lib/pace.lua). A block only grows.
 -- ARGV: 1 host, 2 the wait that it asked for (ms) or -1, 3 age of the request that it answered (ms), 4 first wait of a host
---       that names none (ms; it doubles with each event), 5 longest of those (ms), 6 longest wait that a host may ask for (ms),
---       7 age of the last request that it answered well (ms) or -1.
+--       that names none (ms; it doubles with each event; 0: only waits that are named count), 5 longest of those (ms),
+--       6 longest wait that a host may ask for (ms), 7 age of the last request that it answered well (ms) or -1,
+--       8 how often the caller asked it of late (requests in 1,000 s).
 -- heard:<host> HASH: event us of the last event, count events in a row with no good answer between; forgotten when twice the
 -- wait went by after it.
 -- What was sent before the last event began belongs to it: eight answers at once are one event.
@@ -25,9 +27,29 @@ elseif not new then
   wait = 0
 end
 wait = math.ceil(wait)
+
+-- The rate at which it was asked: that of its rule or to which it was slowed, else the caller's with as much of each other worker.
+local function slow_down()
+  local rule, record = rule_of(host), P .. 'pace:' .. host
+  local own = rule and rule[1] ~= 'n' and (rule[1] == 't' and 1 or rule[3]) * 1e6 / rule[2]
+  local slowed = redis.call('HMGET', record, 'wish', 'since', 'top')
+  local rate, top = own, own
+  if slowed[1] then
+    rate = math.min(grown(tonumber(slowed[1]), tonumber(slowed[2]), us), own or 1e9)
+    top = own or tonumber(slowed[3])
+  elseif not own then
+    rate = math.max(1, tonumber(ARGV[8]) / 1000 * math.max(1, redis.call('ZCARD', WORKERS)))
+    top = 10 * rate
+  end
+  local wish, since = math.max(0.01, KEPT * rate), us + wait * 1000
+  redis.call('HSET', record, 'wish', wish, 'since', text(since), 'top', top)
+  slow_until(host, grown_at(wish, since, top) / 1000, now)
+end
+
 if new then
   redis.call('HSET', key, 'event', text(us), 'count', count)
-  redis.call('PEXPIRE', key, 3 * math.max(wait, first))
+  redis.call('PEXPIRE', key, 3 * math.max(wait, first, 1))
+  if first > 0 then slow_down() end
 end
 if wait > 0 then
   redis.call('ZREMRANGEBYSCORE', BLOCKS, '-inf', now)

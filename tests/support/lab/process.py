@@ -86,6 +86,10 @@ class Lab:
         """Forget all hits; flaky pages fail again."""
         self._ask("POST", "reset")
 
+    def mood(self, host: int, *, rate: float = 0.0, status: int = 0) -> None:
+        """From now on a host takes so many requests a second, or answers all with a status; 0 and 0: as it was."""
+        self._ask("POST", f"mood?host={host}&rate={rate}&status={status}")
+
     def close(self) -> None:
         """End the process; does nothing the second time."""
         for pipe in (self._process.stdin, self._process.stdout):

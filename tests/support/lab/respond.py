@@ -1,8 +1,11 @@
 """From a request to its answer: the page, odd or ordinary, and the log entry."""
 
+import time
+
 from tests.support.lab.control import PREFIX, control_answer
 from tests.support.lab.hits import HitLog
 from tests.support.lab.message import Answer, Request, answer_of
+from tests.support.lab.moods import Moods
 from tests.support.lab.odd import odd_answer
 from tests.support.lab.site import PAGE, Site
 
@@ -16,6 +19,7 @@ class Responder:
     def __init__(self, site: Site, log: HitLog) -> None:
         self._site = site
         self._log = log
+        self._moods = Moods(time.monotonic)
         self._pages: dict[tuple[int, str], Answer] = {}
         self._cache_bytes_left = CACHE_BYTES
         self._addresses = [site.spec.address(host) for host in range(site.spec.hosts)]
@@ -23,9 +27,11 @@ class Responder:
     def answer(self, request: Request) -> Answer:
         """The answer to a request; unless it is for the lab itself, it is in the log from now on."""
         if request.target.startswith(PREFIX):
-            return control_answer(self._site.spec, self._log, request)
+            return control_answer(self._site.spec, self._log, self._moods, request)
         address = self._addresses[request.host]
-        answer = self._pages.get((request.host, request.target)) or self._page(request)
+        answer = (
+            self._moods.refusal(request.host) or self._pages.get((request.host, request.target)) or self._page(request)
+        )
         if answer is None:
             answer = odd_answer(self._site, request, self._log.count(address, request.target))
         self._log.add(address, request.method, request.target, answer.status)

@@ -50,6 +50,16 @@ local function drop(ids, held)
   return stale
 end
 
+-- Gives back the permits of a worker that is gone (throttle/lib/cap.lua).
+local function forget_busy(worker)
+  local busy = P .. 'busy:' .. worker
+  local had = redis.call('HGETALL', busy)
+  for i = 1, #had, 2 do
+    if redis.call('HINCRBY', FLIGHT, had[i], -had[i + 1]) <= 0 then redis.call('HDEL', FLIGHT, had[i]) end
+  end
+  redis.call('DEL', busy)
+end
+
 -- What the fleet has left; a worker decides from it whether the crawl is at its end.
 local function fleet(at)
   local c = redis.call('HMGET', COUNTERS, 'waiting', 'done', 'dead')

@@ -1,36 +1,42 @@
 -- When a host may be asked. host:<host> HASH: t theoretical arrival time of its next request (us), w and c window and
 -- requests in it; turns:<host> LIST of the last turns of a sliding window, newest first. All expire when they tell nothing
 -- any more.
--- A rule is packed {strategy, interval or window (us), burst, jitter, slack (ms)}; an empty one is no limit.
+-- A rule is packed {strategy, interval or window (us), burst, jitter, slack (ms), cap, bytes a second}; an empty one is no
+-- limit, strategy 'n' one without a rate. An order of an operator is packed {'pause'}, {'block'} or {'slow', rule}.
 -- Token bucket: the generic cell rate algorithm (ITU-T I.371) as a virtual schedule. With it requests take turns that may
 -- lie ahead of now.
-local limits = redis.call('HMGET', LIMITS, 'default', 'globs', 'named')
+local limits = redis.call('HMGET', LIMITS, 'default', 'globs', 'named', 'ordered')
 local blocking = redis.call('EXISTS', BLOCKS) == 1
-local limited = (limits[1] or limits[2] or limits[3] or blocking) and true or false
+local limited = (limits[1] or limits[2] or limits[3] or limits[4] or blocking or slowing) and true or false
 local globs = limits[2] and cmsgpack.unpack(limits[2])
 local default = limits[1] and cmsgpack.unpack(limits[1])
 
--- The rule of a host, or nil.
+-- The first of LIMITS' fields <kind><name> for the host and the domains above it, unpacked.
+local function named(kind, host)
+  local names, at = {kind .. host}, 1
+  while #names < 32 do
+    local dot = string.find(host, '.', at, true)
+    if not dot then break end
+    at = dot + 1
+    names[#names + 1] = kind .. string.sub(host, at)
+  end
+  for _, packed in ipairs(redis.call('HMGET', LIMITS, unpack(names))) do
+    if packed then return cmsgpack.unpack(packed) end
+  end
+end
+
+-- The rule of a host, or nil; and what an operator ordered for it, or nil.
 local function rule_of(host)
-  if limits[3] then
-    local names, at = {'r:' .. host}, 1
-    while true do
-      local dot = string.find(host, '.', at, true)
-      if not dot or #names == 32 then break end
-      at = dot + 1
-      names[#names + 1] = 'r:' .. string.sub(host, at)
-    end
-    for _, packed in ipairs(redis.call('HMGET', LIMITS, unpack(names))) do
-      if packed then
-        local rule = cmsgpack.unpack(packed)
-        return rule[1] and rule
-      end
+  local order = limits[4] and named('o:', host)
+  if order and order[1] == 'slow' then return order[2], order[1] end
+  local rule = limits[3] and named('r:', host)
+  if not rule then
+    rule = default
+    for _, glob in ipairs(globs or {}) do
+      if string.find(host, glob[1]) then rule = glob[2] break end
     end
   end
-  for _, glob in ipairs(globs or {}) do
-    if string.find(host, glob[1]) then return glob[2][1] and glob[2] end
-  end
-  return default
+  return rule and rule[1] and rule or nil, order and order[1]
 end
 
 -- For each strategy, what a host's next turns are: next() tells when, take() takes one, keep() writes down what was taken.
@@ -58,7 +64,7 @@ function strategies.t(host, rule, from, missed)
   function turns.keep(us)
     local key = P .. 'host:' .. host
     redis.call('HSET', key, 't', text(arrival))
-    redis.call('PEXPIRE', key, math.ceil((arrival - us) / 1000) + 1)
+    redis.call('PEXPIRE', key, math.ceil(math.max(0, arrival - us) / 1000) + 1)
   end
   return turns
 end
@@ -114,9 +120,42 @@ local function blocked_until(host)
   return blocking and tonumber(redis.call('ZSCORE', BLOCKS, host) or 0) or 0
 end
 
--- The next turns of a host that has a rule; missed is the mark of a turn that the caller could not use, or nil.
+-- Turns that are those of both.
+local function both(own, slow)
+  local turns = {}
+  function turns.mark() return 0 end
+  function turns.next() return math.max(own.next(), slow.next()) end
+  function turns.take()
+    own.take()
+    slow.take()
+  end
+  function turns.keep(us)
+    own.keep(us)
+    slow.keep(us)
+  end
+  return turns
+end
+
+-- The next turns of a host: nil where it may be asked at any time. missed is the mark of a turn that the caller could not
+-- use, or nil. turns.slack: how late a request may be (ms); turns.probing: whether all wait for the answer to one request.
 local function turns_of(host, rule, us, missed)
-  local turns = strategies[rule[1]](host, rule, math.max(us, blocked_until(host) * 1000), missed)
-  turns.mark = turns.mark or function() return 0 end
+  local from = math.max(us, blocked_until(host) * 1000)
+  local paced = rule and rule[1] ~= 'n'
+  local interval, probing = slowest(host, us)
+  local turns
+  if interval then
+    -- While it is slowed nothing comes in bursts, and what is late by more takes its turn anew.
+    local bucket = paced and rule[1] == 't'
+    if bucket then interval = math.max(interval, rule[2]) end
+    local slow = {'t', interval, 1, bucket and rule[4] or 0, math.max(10, math.floor(interval / 1e5))}
+    turns = strategies.t(host, slow, from, missed)
+    if paced and not bucket then turns = both(strategies[rule[1]](host, rule, from), turns) end
+    turns.slack = slow[5]
+  elseif paced then
+    turns = strategies[rule[1]](host, rule, from, missed)
+    turns.mark = turns.mark or function() return 0 end
+    turns.slack = rule[5]
+  end
+  if turns then turns.probing = probing end
   return turns
 end
