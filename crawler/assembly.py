@@ -124,6 +124,7 @@ class Worker:
             config["CRAWLER_THROTTLE_RETRY_AFTER_MAX_SECONDS"],
             config["CRAWLER_THROTTLE_CIRCUIT_FAILURES"],
             config["CRAWLER_THROTTLE_CIRCUIT_SECONDS"],
+            config["CRAWLER_THROTTLE_CIRCUIT_MAX_SECONDS"],
             spec.latency_target,
             spec.longest_delay_seconds,
             spec.rules.counts_bytes,

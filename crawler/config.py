@@ -116,6 +116,9 @@ SETTINGS: dict[str, Setting] = {
     "CRAWLER_THROTTLE_CIRCUIT_FAILURES": Setting(
         5, _number(0, whole=True), "Failures of a host in a row after which nobody asks it for a while; 0: never."
     ),
+    "CRAWLER_THROTTLE_CIRCUIT_MAX_SECONDS": Setting(
+        600.0, _number(1), "A host that fails for so long is given up: its URLs become dead letters."
+    ),
     "CRAWLER_THROTTLE_CIRCUIT_SECONDS": Setting(
         5.0, _number(0.1), "How long that is the first time; it doubles, up to five minutes."
     ),

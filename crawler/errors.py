@@ -60,5 +60,11 @@ class HostRefused(Undeliverable):
     kind = "host_refused"
 
 
+class HostLost(Undeliverable):
+    """The entry's host has failed for too long."""
+
+    kind = "host_lost"
+
+
 class BadSeed(TrawlnetError):
     """A start URL entry is malformed."""

@@ -18,7 +18,15 @@ from crawler.components.pacing import latency_target, rules_of
 from crawler.components.starts import SeedMaker
 from crawler.components.view import EngineView
 from crawler.config import Config, read_config
-from crawler.errors import ClashError, ConfigError, HostRefused, RedisUnreachable, TrawlnetError
+from crawler.errors import (
+    ClashError,
+    ConfigError,
+    HostLost,
+    HostRefused,
+    RedisUnreachable,
+    TrawlnetError,
+    Undeliverable,
+)
 from crawler.frontier.held import Decoded, Lease, NewTry
 from crawler.frontier.identity import band_of, digest, instance_id, queue_of
 from crawler.frontier.store import Claimed
@@ -178,12 +186,18 @@ class Node:
         """Makes the request of an entry, and its page's name in storage."""
         self.worker.blocks.claimed()
         request, instance = self.codec.decode(claimed.body)
-        if claimed.turn is not None and claimed.turn.refused:
-            error = HostRefused(f"an operator refuses {claimed.host}; lift it with: trawlnet host resume")
-            error.url = request.url
-            raise error
+        if claimed.turn is not None and (claimed.turn.refused or claimed.turn.lost):
+            raise self._no_use(claimed, claimed.turn.lost, request.url)
         identity = instance or digest(self.fingerprint(request))
         return Decoded(request, identity.hex(), identity)
+
+    def _no_use(self, claimed: Claimed, lost: bool, url: str) -> Undeliverable:
+        error: Undeliverable = HostRefused(f"an operator refuses {claimed.host}; lift it with: trawlnet host resume")
+        if lost:
+            longest = self.config["CRAWLER_THROTTLE_CIRCUIT_MAX_SECONDS"]
+            error = HostLost(f"{claimed.host} failed for over {longest:g} s; trawlnet dead replay tries it again")
+        error.url = url
+        return error
 
     def has(self, request: Hashable) -> bool:
         """Whether Scrapy still works on the request."""

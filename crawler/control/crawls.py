@@ -7,6 +7,7 @@ from typing import Any
 import msgpack
 from redis import Redis
 
+from crawler.control.hosts import HostDesk
 from crawler.control.migrate import Migration
 from crawler.errors import ClashError
 from crawler.frontier.seen import false_positive_rate
@@ -160,6 +161,10 @@ class Crawls:
         for at in range(0, len(chosen), 64):
             replayed += int(run_now(self._client, Call(scripts.replay, keys, chosen[at : at + 64])))
         return replayed
+
+    def hosts(self) -> HostDesk:
+        """What holds for the crawl's hosts."""
+        return HostDesk(self._client, self._crawl)
 
     def migration(self, spec: SeenSpec, identity: dict[str, str]) -> Migration:
         """A migration of scrapy-redis's filter into this crawl's, for workers of that identity."""

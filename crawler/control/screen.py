@@ -7,8 +7,10 @@ from rich.table import Table
 from rich.text import Text
 
 from crawler.control.crawls import CrawlStatus, DeadLetter
+from crawler.control.hosts import HostStatus
 
 NAME_WIDTH = 28
+HOST_WIDTH = 32
 SHOWN_WORKERS = 12
 THOUSANDS_FROM, MILLIONS_FROM = 10_000, 1_000_000
 
@@ -51,6 +53,61 @@ def status_panel(status: CrawlStatus) -> RenderableType:
         if len(status.workers) > SHOWN_WORKERS:
             parts.append(Text(f"and {len(status.workers) - SHOWN_WORKERS} more", style="dim"))
     return Group(*parts)
+
+
+def host_state(host: HostStatus) -> str:
+    """What holds for a host, in a few words."""
+    words = []
+    if host.order == "block":
+        words.append("refused by an operator")
+    elif host.order == "pause":
+        words.append("paused by an operator")
+    elif host.order == "slow":
+        words.append(f"slowed to one in {host.span_seconds:.3g} s by an operator")
+    if host.blocked_seconds:
+        words.append(f"blocked for {host.blocked_seconds:.3g} s")
+    if host.trying:
+        words.append(f"failed {host.failures} times, being tried")
+    elif host.slowed_seconds:
+        words.append(f"slowed to one in {host.slowed_seconds:.3g} s")
+    return ", ".join(words) or "ready"
+
+
+def host_table(hosts: Sequence[HostStatus]) -> RenderableType:
+    """Hosts, one a line."""
+    if not hosts:
+        return Text("no host has waiting URLs, an order, a block or a slow-down")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("host", no_wrap=True, max_width=HOST_WIDTH)
+    table.add_column("waiting", justify="right", no_wrap=True)
+    table.add_column("under way", justify="right", no_wrap=True)
+    table.add_column("state")
+    for host in hosts:
+        flight = "" if host.in_flight is None else f"{host.in_flight} of {host.cap}"
+        table.add_row(Text(host.host), f"{host.waiting:,}", flight, host_state(host))
+    return table
+
+
+def host_facts(host: HostStatus) -> RenderableType:
+    """All that holds for one host."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    rule = "none"
+    if host.strategy == "token_bucket":
+        rule = f"token_bucket, one request in {host.span_seconds:.3g} s, burst {host.burst}"
+    elif host.strategy:
+        rule = f"{host.strategy}, {host.burst} requests in {host.span_seconds:.3g} s"
+    next_url = "none waits" if host.wait_seconds is None else f"in {host.wait_seconds:.3g} s"
+    cap = "any number" if host.in_flight is None else f"{host.in_flight} of {host.cap}"
+    for name, value in (
+        ("state", host_state(host)),
+        ("waiting URLs", f"{host.waiting:,}"),
+        ("next URL", next_url),
+        ("rule", rule),
+        ("under way", cap),
+        ("failures in a row", str(host.failures)),
+    ):
+        table.add_row(name, Text(value))
+    return Group(Text(host.host, style="bold"), table)
 
 
 class Rates:

@@ -13,7 +13,7 @@ from crawler.redisdb.keys import SCHEMA, Partition
 from crawler.redisdb.scripts import Call, Script, read_script
 
 REAPED_AT_ONCE = 256
-PROBES, REFUSED = 1, 2  # states of a turn, as claim.lua has them
+PROBES, REFUSED, LOST = 1, 2, 3  # states of a turn, as claim.lua has them
 
 Letter = dict[str, str]
 """A dead letter: kind, reason, class, url and whatever else helps to find the cause; all text."""
@@ -84,7 +84,8 @@ def flat(letter: Letter) -> list[str]:
 class Turn:
     """When a request may be sent to its host: after ``wait_seconds``, for ``slack_seconds``; the mark names it.
 
-    With ``probes`` its answer tells whether the host works again; ``refused``: an operator lets nobody ask it.
+    With ``probes`` its answer tells whether the host works again. ``refused``: an operator lets nobody ask it;
+    ``lost``: it failed for too long.
     """
 
     wait_seconds: float
@@ -92,6 +93,7 @@ class Turn:
     mark: int
     probes: bool = False
     refused: bool = False
+    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +330,7 @@ class Session:
         taken, fleet, paced, turn_ms, granted = self.read(reply)
         parts, turns, permits = iter(taken), iter(paced), iter(granted)
         of = {
-            number - 1: Turn(wait / 1000, slack / 1000, int(mark), state == PROBES, state == REFUSED)
+            number - 1: Turn(wait / 1000, slack / 1000, int(mark), state == PROBES, state == REFUSED, state == LOST)
             for number, wait, slack, mark, state in zip(turns, turns, turns, turns, turns, strict=True)
         }
         claimed = [

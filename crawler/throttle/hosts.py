@@ -21,6 +21,7 @@ LONGEST_SECONDS = 60.0
 LONGEST_OPEN_SECONDS = 300.0
 REPORT_SECONDS = 0.25
 RATE_SECONDS = 2.0
+LOST = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class Patience:
         most_seconds: the most that a host may ask for.
         failures: in a row, at which a host's circuit opens; 0: never.
         open_seconds: how long it is open at first; it doubles.
+        lost_seconds: how long it may fail until its URLs are given up.
         target: requests that a host should have under way on average, as AUTOTHROTTLE_TARGET_CONCURRENCY has it; 0:
             the time of its answers does not count.
         longest_delay_seconds: the longest interval that follows from that.
@@ -42,6 +44,7 @@ class Patience:
     most_seconds: float = 86_400.0
     failures: int = 5
     open_seconds: float = 5.0
+    lost_seconds: float = 600.0
     target: float = 0.0
     longest_delay_seconds: float = 60.0
     counts_bytes: bool = False
@@ -140,18 +143,21 @@ class Hosts:
         patience = self._patience
         if not patience.failures:
             return
-        waits = (patience.open_seconds, LONGEST_OPEN_SECONDS, LONGEST_OPEN_SECONDS)
+        waits = (patience.open_seconds, LONGEST_OPEN_SECONDS, patience.lost_seconds)
         call = self._scripts.fail(host, self._ages(host, sent_at), patience.failures, waits)
-        if await self._tell(host, call):
+        opened = await self._tell(host, call)
+        if opened == LOST:
+            log.error("%s failed for over %.0f s: its URLs become dead letters", host, patience.lost_seconds)
+        elif opened:
             left = self._blocks.until(host) - self._clock()
             log.warning("%s fails again and again: nobody asks it for %.1f s, then one request tries it", host, left)
 
-    async def _tell(self, host: str, call: Call) -> bool:
+    async def _tell(self, host: str, call: Call) -> int:
         async with self._turn:
             left_ms, new = msgpack.unpackb(await self._ask(call))
         if left_ms > 0:
             self._blocks.learn(host, left_ms / 1000)
-        return bool(new)
+        return int(new)
 
     def _ages(self, host: str, sent_at: float) -> Ages:
         now, well_at = self._clock(), self._well_at.get(host)

@@ -59,9 +59,10 @@ class ThrottleScripts:
         return Call(self._hear, self._keys, args)
 
     def fail(self, host: str, ages: Ages, failures: int, waits: Waits) -> Call:
-        """Notes that a host does not work; at so many ``failures`` its circuit opens for the first of the waits."""
-        first, longest, _ = waits
-        args: list[bytes | str | int] = [host, _ms(ages.sent), _ms(ages.well), failures, _ms(first), _ms(longest)]
+        """Notes that a host does not work; at so many ``failures`` its circuit opens for the first of the waits, and
+        it is lost when it failed for as long as the last.
+        """
+        args: list[bytes | str | int] = [host, _ms(ages.sent), _ms(ages.well), failures, *map(_ms, waits)]
         return Call(self._fail, self._keys, args)
 
     def well(self, host: str, sent_seconds: float) -> Call:

@@ -76,7 +76,7 @@ class Rule:
         if not self.rate:
             if not self.byte_rate:
                 return ["n", 0, 0, 0, 0, self.concurrency, 0] if self.concurrency else []
-            return ["t", 1, 1, 0, round(self.slack_seconds * 1e3), self.concurrency, self.byte_rate]
+            return ["t", 0, 1, 0, round(self.slack_seconds * 1e3), self.concurrency, self.byte_rate]
         span = self.burst / self.rate + self.slack_seconds
         burst = self.burst
         if self.strategy == "token_bucket":
@@ -169,7 +169,9 @@ def _rule(name: str, value: Any) -> Rule:
     strategy = parts.get("strategy", "token_bucket")
     if strategy not in STRATEGIES:
         raise ConfigError(f"{where} has the strategy {strategy!r}; known are {', '.join(STRATEGIES)}")
-    rate = _between(where, "rate", parts.get("rate", 0 if {"concurrency", "byte_rate"} & set(parts) else None), 0, HIGHEST_RATE)
+    rate = _between(
+        where, "rate", parts.get("rate", 0 if {"concurrency", "byte_rate"} & set(parts) else None), 0, HIGHEST_RATE
+    )
     if 0 < rate < LEAST_RATE:
         raise ConfigError(f"{where} has the rate {rate:g}; it must be 0 (no limit) or at least {LEAST_RATE:g} a second")
     burst = _between(where, "burst", parts.get("burst", 1), 1, HIGHEST_BURST)
@@ -189,6 +191,11 @@ def _between(where: str, name: str, value: Any, least: float, most: float) -> fl
     if not least <= number <= most:
         raise ConfigError(f"{where} has the {name} {value!r}; it must be a number from {least:g} to {most:g}")
     return number
+
+
+def packed_order(kind: str, rule: Rule | None = None) -> bytes:
+    """An operator's order as lib/host.lua reads it: ``pause``, ``block``, or ``slow`` with a rule."""
+    return _pack([kind, rule.packed()] if rule else [kind])
 
 
 def _pack(value: Any) -> bytes:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from redis import Redis
 
-from crawler.cli import console, main_errors
+from crawler.cli.parts import console, main_errors
 from crawler.control.crawls import Crawls
 from crawler.control.local import LocalFleet, WorkersFailed
 from crawler.control.watch import watch_fleet

@@ -8,7 +8,7 @@
 -- Returns packed {'ok', {lease id, host, element, lease id..}, fleet (lib/lease.lua), {number of an entry that has a
 --       turn, wait (ms), slack (ms), mark (throttle/lib/host.lua), state, number..}, ms until the next host's turn can be
 --       taken, or -1, {host, permits that the caller has now, or -1 for any number ..}}. State: 0 none, 1 the answer tells
---       whether the host works again, 2 an operator refuses the host.
+--       whether the host works again, 2 an operator refuses the host, 3 it failed for too long.
 local want, lease_ms, ahead, room = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local rooms, named_rooms = {}, 0
 for i = 9, #ARGV, 2 do
@@ -73,9 +73,10 @@ local function pop_of(host, n)
   local rule, order = rule_of(host)
   if order == 'pause' then return 0, false, now + LOOK_MS end
   local first, count, drained = #taken.elements, 0, false
-  if order == 'block' then
+  local turns = turns_of(host, rule, us)
+  if order == 'block' or turns and turns.lost then
     count, drained = pop(host, n, taken)
-    for i = 1, count do has_turn(first + i, us, 0, 0, 2) end
+    for i = 1, count do has_turn(first + i, us, 0, 0, order == 'block' and 2 or 3) end
     return count, drained, now
   end
   local capped = rule and rule[6] > 0
@@ -83,7 +84,7 @@ local function pop_of(host, n)
     n = math.min(n, permits.entries(host, rule[6], n))
     if n <= 0 then return 0, false, now + PARKED_MS end
   end
-  local again, turns = now, turns_of(host, rule, us)
+  local again = now
   if turns then
     count, drained, again = pop_paced(host, rule, turns, n)
   elseif blocked_until(host) > now then
@@ -101,11 +102,11 @@ local function suspect_ready()
   if not packed then return true end
   local host = cmsgpack.unpack(packed)[1]
   local rule, order = rule_of(host)
-  if order == 'block' then
-    has_turn(1, us, 0, 0, 2)
+  local turns, at = turns_of(host, rule, us), us
+  if order == 'block' or turns and turns.lost then
+    has_turn(1, us, 0, 0, order == 'block' and 2 or 3)
     return true
   end
-  local turns, at = turns_of(host, rule, us), us
   if order == 'pause' then
     at = us + LOOK_MS * 1000
   elseif rule and rule[6] > 0 and permits.entries(host, rule[6], 1) <= 0 then
@@ -185,7 +186,9 @@ elseif want > 0 and tonumber(redis.call('HGET', COUNTERS, 'waiting') or 0) == 0 
   -- Only who could take anything is woken by it: a worker whose hosts are all busy looks again when one is free.
   redis.call('SADD', IDLE, me)
 end
-if limited then
+if popped == 0 and #hosts == want + named_rooms then
+  due = 0  -- All that were looked at are at their cap; behind them others may wait.
+elseif limited then
   local next_host = redis.call('ZRANGEBYSCORE', HOSTS, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
   if next_host[2] and (due < 0 or tonumber(next_host[2]) - now < due) then due = tonumber(next_host[2]) - now end
 end

@@ -31,7 +31,7 @@ wait = math.ceil(wait)
 -- The rate at which it was asked: that of its rule or to which it was slowed, else the caller's with as much of each other worker.
 local function slow_down()
   local rule, record = rule_of(host), P .. 'pace:' .. host
-  local own = rule and rule[1] ~= 'n' and (rule[1] == 't' and 1 or rule[3]) * 1e6 / rule[2]
+  local own = rule and rule[2] > 0 and (rule[1] == 't' and 1 or rule[3]) * 1e6 / rule[2]
   local slowed = redis.call('HMGET', record, 'wish', 'since', 'top')
   local rate, top = own, own
   if slowed[1] then

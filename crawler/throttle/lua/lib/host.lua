@@ -137,11 +137,12 @@ local function both(own, slow)
 end
 
 -- The next turns of a host: nil where it may be asked at any time. missed is the mark of a turn that the caller could not
--- use, or nil. turns.slack: how late a request may be (ms); turns.probing: whether all wait for the answer to one request.
+-- use, or nil. turns.slack: how late a request may be (ms); turns.probing: whether all wait for the answer to one request;
+-- turns.lost: whether it failed for too long.
 local function turns_of(host, rule, us, missed)
   local from = math.max(us, blocked_until(host) * 1000)
   local paced = rule and rule[1] ~= 'n'
-  local interval, probing = slowest(host, us)
+  local interval, probing, lost = slowest(host, us)
   local turns
   if interval then
     -- While it is slowed nothing comes in bursts, and what is late by more takes its turn anew.
@@ -156,6 +157,6 @@ local function turns_of(host, rule, us, missed)
     turns.mark = turns.mark or function() return 0 end
     turns.slack = rule[5]
   end
-  if turns then turns.probing = probing end
+  if turns then turns.probing, turns.lost = probing, lost end
   return turns
 end

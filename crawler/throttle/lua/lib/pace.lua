@@ -2,7 +2,7 @@
 --   floor, floor_until       interval (us) that its robots.txt asks for, and until when (ms)
 --   wish, since, top         requests a second: what it seems to take, counted from since (us), and at which all is forgotten
 --   delay, delay_until       interval (us) that follows from how long its answers take
---   probe                    interval (us) of the requests that try whether it works again
+--   probe, lost              interval (us) of the requests that try whether it works again; 1 if it failed for too long
 -- After a host said that it was asked too often it gets less than it seems to take, and then more again: slowly around that, then
 -- ever faster, as CUBIC (RFC 9438) does. So a host that takes little is rarely asked too much, and one that takes more again
 -- soon gets it.
@@ -28,11 +28,11 @@ local function slow_until(host, ends, now)
   redis.call('PEXPIREAT', P .. 'pace:' .. host, redis.call('ZSCORE', SLOWED, host))
 end
 
--- The least interval (us) of a host that is slowed down, or nil; and whether it is being tried.
+-- The least interval (us) of a host that is slowed down, or nil; whether it is being tried; whether it is lost.
 local function slowest(host, us)
   if not slowing or tonumber(redis.call('ZSCORE', SLOWED, host) or 0) * 1000 <= us then return end
   local known = redis.call('HMGET', P .. 'pace:' .. host, 'floor', 'floor_until', 'wish', 'since', 'top', 'delay',
-                           'delay_until', 'probe')
+                           'delay_until', 'probe', 'lost')
   local now, interval = us / 1000, tonumber(known[8] or 0)
   if known[1] and tonumber(known[2]) > now then interval = math.max(interval, tonumber(known[1])) end
   if known[3] then
@@ -40,5 +40,5 @@ local function slowest(host, us)
     if rate < tonumber(known[5]) then interval = math.max(interval, 1010000 / rate) end
   end
   if known[6] and tonumber(known[7]) > now then interval = math.max(interval, tonumber(known[6])) end
-  if interval > 0 then return math.ceil(interval), known[8] and true or false end
+  if interval > 0 then return math.ceil(interval), known[8] and true or false, known[9] and true or false end
 end

@@ -1,33 +1,24 @@
-"""The operator's command, ``trawlnet``. Exit codes: 0 done, 1 error, 2 usage, 3 Redis unreachable, 4 stopped by a
-signal.
-"""
+"""Commands that start, feed, show and end crawls."""
 
 import asyncio
 import json
-import os
-import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
-from redis.exceptions import RedisError
-from rich.console import Console
 from rich.live import Live
 
 from crawler import __version__
+from crawler.cli.parts import EXIT_ERROR, Json, Settings, SpiderName, console, crawls_of, errors, project_of
 from crawler.components.project import Project
-from crawler.control.crawls import Crawls
 from crawler.control.local import LocalFleet, WorkersFailed
 from crawler.control.screen import dead_table, status_panel, summary_lines
 from crawler.control.watch import watch_fleet
-from crawler.errors import ClashError, ConfigError, RedisUnreachable, TrawlnetError
 from crawler.frontier.store import SeenSpec
 from crawler.master import Fed, Master
 from crawler.redisdb.embedded import EmbeddedServer
@@ -35,77 +26,11 @@ from crawler.seeds.places import Places, places_of, seeds_of
 from crawler.storage.backends import open_storage
 from crawler.storage.export import export as export_records
 
-EXIT_ERROR, EXIT_USAGE, EXIT_UNREACHABLE, EXIT_STOPPED = 1, 2, 3, 4
-
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 dead_app = typer.Typer(
     no_args_is_help=True, help="Dead letters: URLs and seeds that finally failed, each with its reason."
 )
 app.add_typer(dead_app, name="dead")
-console = Console()
-errors = Console(stderr=True)
-
-Settings = Annotated[
-    list[str] | None, typer.Option("-s", "--set", metavar="NAME=VALUE", help="A setting, as in scrapy crawl.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-SpiderName = Annotated[str, typer.Argument(metavar="SPIDER", help="Name of the spider.")]
-
-
-def main() -> None:
-    """Runs the command."""
-    signal.signal(signal.SIGTERM, _as_interrupt)
-    with main_errors():
-        app(standalone_mode=True)
-
-
-def _as_interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
-
-
-@contextmanager
-def main_errors() -> Iterator[None]:
-    """Makes one line and an exit code of every error of ours, and of Ctrl-C or SIGTERM."""
-    try:
-        yield
-    except RedisUnreachable as error:
-        _fail(error, EXIT_UNREACHABLE)
-    except (ConfigError, ClashError) as error:
-        _fail(error, EXIT_USAGE)
-    except TrawlnetError as error:
-        _fail(error, EXIT_ERROR)
-    except KeyboardInterrupt:
-        errors.print("trawlnet: stopped")
-        sys.exit(EXIT_STOPPED)
-
-
-def _fail(error: BaseException, code: int) -> None:
-    errors.print(f"trawlnet: {error}", markup=False, highlight=False, soft_wrap=True)
-    sys.exit(code)
-
-
-def _project(given: list[str] | None) -> Project:
-    overrides: dict[str, str] = {}
-    for setting in given or []:
-        name, equals, value = setting.partition("=")
-        if not equals or not name:
-            raise ConfigError(f"a setting is given as NAME=VALUE, got {setting!r}")
-        overrides[name] = value
-    if os.environ.get("REDIS_URL") and "REDIS_URL" not in overrides:
-        overrides["REDIS_URL"] = os.environ["REDIS_URL"]
-    return Project(overrides)
-
-
-@contextmanager
-def _crawls(project: Project, spider: str) -> Iterator[Crawls]:
-    target = project.target
-    client = target.client(socket_timeout=10, socket_connect_timeout=3)
-    try:
-        yield Crawls(client, project.crawl_of(spider), project.start_key_if_known(spider))
-    except (RedisError, OSError) as error:
-        raise RedisUnreachable(f"Redis at {target.shown} cannot be used: {error}; start it, or set REDIS_URL") from None
-    finally:
-        client.close()
 
 
 @app.command()
@@ -122,7 +47,7 @@ def status(
     settings: Settings = None,
 ) -> None:
     """Show what waits, is under way and is done, and who is at work."""
-    with _crawls(_project(settings), spider) as crawls:
+    with crawls_of(project_of(settings), spider) as crawls:
         if watch and not as_json:
             with Live(console=console, auto_refresh=False) as live:
                 while True:
@@ -155,7 +80,7 @@ def seed(
     settings: Settings = None,
 ) -> None:
     """Put URLs into a spider's frontier. Interrupted and run again, each URL is there once."""
-    project = _project(settings)
+    project = project_of(settings)
     places = places_of(urls or [], file or [], sitemap or [])
     fed = asyncio.run(_feed(project, spider, places, again=again))
     _tell_fed(fed, as_json=as_json)
@@ -177,7 +102,7 @@ def master(
     settings: Settings = None,
 ) -> None:
     """Feed sources into the frontier, bring back what dead workers held, and report until Ctrl-C."""
-    project = _project(settings)
+    project = project_of(settings)
     places = places_of(url or [], file or [], sitemap or []) if (url or file or sitemap) else None
     asyncio.run(_preside(project, spider, places, once=once, as_json=as_json))
 
@@ -229,7 +154,7 @@ def _say(line: str, *, as_json: bool) -> None:
 
 
 def _report(project: Project, spider: str, once: bool, as_json: bool) -> None:
-    with _crawls(project, spider) as crawls:
+    with crawls_of(project, spider) as crawls:
         while True:
             found = crawls.status()
             if as_json:
@@ -253,7 +178,7 @@ def up(
     argument: Annotated[list[str] | None, typer.Option("-a", metavar="NAME=VALUE", help="A spider argument.")] = None,
 ) -> None:
     """Start an embedded server (unless REDIS_URL is set), and workers, on this machine; end when the crawl ends."""
-    project = _project(settings)
+    project = project_of(settings)
     project.start_key(spider)
     folder = data or Path(tempfile.mkdtemp(prefix="trawlnet-"))
     if project.settings.get("REDIS_URL"):
@@ -261,14 +186,14 @@ def up(
         return
     with EmbeddedServer(folder / "redis") as server:
         given = [*(settings or []), f"REDIS_URL={server.url}"]
-        _run_fleet(_project(given), spider, workers, folder, given, argument or [])
+        _run_fleet(project_of(given), spider, workers, folder, given, argument or [])
 
 
 def _run_fleet(
     project: Project, spider: str, workers: int, folder: Path, settings: list[str], arguments: list[str]
 ) -> None:
     fleet = LocalFleet(spider, folder / "log", {}, settings, arguments)
-    with _crawls(project, spider) as crawls:
+    with crawls_of(project, spider) as crawls:
         fleet.start(workers)
         try:
             watch_fleet(fleet, crawls, console)
@@ -294,7 +219,7 @@ def purge(
     settings: Settings = None,
 ) -> None:
     """Remove everything that Redis has of a spider's crawl; its start URLs key stays."""
-    with _crawls(_project(settings), spider) as crawls:
+    with crawls_of(project_of(settings), spider) as crawls:
         before = crawls.status()
         count = sum(1 for _ in crawls.own_keys()) if dry_run else crawls.purge(force=force)
     facts = {
@@ -324,9 +249,9 @@ def migrate(
     settings: Settings = None,
 ) -> None:
     """Take over the filter of a scrapy-redis crawl, so that nothing is fetched again. Interrupted, run it again."""
-    project = _project(settings)
+    project = project_of(settings)
     identity, old = project.fingerprinter_identity(spider), project.old_crawl(spider)
-    with _crawls(project, spider) as crawls:
+    with crawls_of(project, spider) as crawls:
         migrated = crawls.migration(SeenSpec.of(project.config), identity).run(old, delete=delete)
     if as_json:
         typer.echo(json.dumps(asdict(migrated)))
@@ -344,7 +269,7 @@ def dead_list(
     settings: Settings = None,
 ) -> None:
     """Show dead letters."""
-    with _crawls(_project(settings), spider) as crawls:
+    with crawls_of(project_of(settings), spider) as crawls:
         letters = list(crawls.dead_letters(most))
     if as_json:
         typer.echo(
@@ -362,7 +287,7 @@ def dead_replay(
     settings: Settings = None,
 ) -> None:
     """Put dead letters back into the queue; those that go back leave the list."""
-    with _crawls(_project(settings), spider) as crawls:
+    with crawls_of(project_of(settings), spider) as crawls:
         count = crawls.replay(ids or None)
     typer.echo(json.dumps({"replayed": count})) if as_json else console.print(
         f"{count} URLs are queued again", highlight=False
@@ -391,7 +316,3 @@ def export(
             errors.print(f"{count} items in {output}", highlight=False, soft_wrap=True)
     finally:
         store.close()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,5 @@
+"""``python -m crawler.cli`` is ``trawlnet``."""
+
+from crawler.cli import main
+
+main()
