@@ -36,7 +36,9 @@ def rules_of(crawler: Crawler, config: Config) -> RuleSet:
         )
         for host, slot in settings.getdict("DOWNLOAD_SLOTS").items()
     }
-    return read_rules(config["CRAWLER_THROTTLE"], _rule(delay, jitter, cap), names)
+    rules = read_rules(config["CRAWLER_THROTTLE"], _rule(delay, jitter, cap), names)
+    start = settings.getfloat("AUTOTHROTTLE_START_DELAY") if latency_target(settings) else 0.0
+    return replace(rules, start_seconds=start)
 
 
 def latency_target(settings: BaseSettings) -> float:

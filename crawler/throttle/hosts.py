@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 LONGEST_SECONDS = 60.0
 LONGEST_OPEN_SECONDS = 300.0
-REPORT_SECONDS = 0.25
+GATHER_SECONDS = 0.05
 RATE_SECONDS = 2.0
 LOST = 2
 
@@ -97,6 +97,7 @@ class Hosts:
         self._well_at: dict[str, float] = {}
         self._rates: dict[str, tuple[float, int, float]] = {}
         self._costs: dict[str, _Cost] = {}
+        self._costly = asyncio.Event()
         # What is learned of one answer must not be overtaken by what was asked before it.
         self._turn = blocks.turn
 
@@ -182,6 +183,7 @@ class Hosts:
             cost.count += 1
             cost.size += size
             cost.good = cost.good and good
+            self._costly.set()
 
     async def crawl_delay(self, host: str, seconds: float, lifetime_seconds: float) -> None:
         """Tells the fleet of the delay that a host's robots.txt asks for, and how long that holds; 0: none."""
@@ -189,12 +191,12 @@ class Hosts:
             await self._ask(self._scripts.delay(host, seconds, lifetime_seconds))
 
     async def run(self) -> None:
-        """Tells the fleet what answers cost, every now and then."""
+        """Tells the fleet what answers cost, soon after they came."""
         patience = self._patience
         while True:
-            await asyncio.sleep(REPORT_SECONDS)
-            if not self._costs:
-                continue
+            await self._costly.wait()
+            await asyncio.sleep(GATHER_SECONDS)
+            self._costly.clear()
             costs, self._costs = self._costs, {}
             told = [(host, each.seconds / each.count, each.count, each.good, each.size) for host, each in costs.items()]
             async with self._turn:

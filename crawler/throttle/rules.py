@@ -93,12 +93,14 @@ FREE = Rule()
 @dataclass(frozen=True, slots=True)
 class RuleSet:
     """All rules of a crawl. The longest name that is the host or a domain above it decides, then the first glob, then
-    ``default``.
+    ``default``. ``start_seconds`` is the interval of hosts of which it is not known yet how long their answers take,
+    where that decides; else 0.
     """
 
     default: Rule = FREE
     names: Mapping[str, Rule] = field(default_factory=dict)
     globs: tuple[tuple[str, Rule], ...] = ()
+    start_seconds: float = 0.0
 
     def of(self, host: str) -> Rule:
         """The rule of a host."""
@@ -122,6 +124,8 @@ class RuleSet:
         arguments: list[bytes | str] = [default, _pack(globs) if globs else b""]
         for name, rule in sorted(self.names.items()):
             arguments += (name, _pack(rule.packed()))
+        if self.start_seconds:
+            arguments += ("", str(round(self.start_seconds * 1e6)))
         digest = hashlib.blake2b(digest_size=8)
         for argument in arguments:
             digest.update(argument if isinstance(argument, bytes) else argument.encode())

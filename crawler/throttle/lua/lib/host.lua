@@ -5,9 +5,8 @@
 -- limit, strategy 'n' one without a rate. An order of an operator is packed {'pause'}, {'block'} or {'slow', rule}.
 -- Token bucket: the generic cell rate algorithm (ITU-T I.371) as a virtual schedule. With it requests take turns that may
 -- lie ahead of now.
-local limits = redis.call('HMGET', LIMITS, 'default', 'globs', 'named', 'ordered')
 local blocking = redis.call('EXISTS', BLOCKS) == 1
-local limited = (limits[1] or limits[2] or limits[3] or limits[4] or blocking or slowing) and true or false
+local limited = (limits[1] or limits[2] or limits[3] or limits[4] or limits[5] or blocking or slowing) and true or false
 local globs = limits[2] and cmsgpack.unpack(limits[2])
 local default = limits[1] and cmsgpack.unpack(limits[1])
 

@@ -6,6 +6,8 @@
 -- After a host said that it was asked too often it gets less than it seems to take, and then more again: slowly around that, then
 -- ever faster, as CUBIC (RFC 9438) does. So a host that takes little is rarely asked too much, and one that takes more again
 -- soon gets it.
+local limits = redis.call('HMGET', LIMITS, 'default', 'globs', 'named', 'ordered', 'start')
+local start = tonumber(limits[5] or 0)  -- interval (us) of hosts of which it is not known yet how long their answers take
 local slowing = redis.call('EXISTS', SLOWED) == 1
 local KEPT, CUT, CURVE_US = 0.75, 0.55, 9000000
 local DEPTH = 1 - CUT / KEPT
@@ -30,7 +32,10 @@ end
 
 -- The least interval (us) of a host that is slowed down, or nil; whether it is being tried; whether it is lost.
 local function slowest(host, us)
-  if not slowing or tonumber(redis.call('ZSCORE', SLOWED, host) or 0) * 1000 <= us then return end
+  if not slowing or tonumber(redis.call('ZSCORE', SLOWED, host) or 0) * 1000 <= us then
+    if start > 0 then return start, false, false end
+    return
+  end
   local known = redis.call('HMGET', P .. 'pace:' .. host, 'floor', 'floor_until', 'wish', 'since', 'top', 'delay',
                            'delay_until', 'probe', 'lost')
   local now, interval = us / 1000, tonumber(known[8] or 0)
@@ -39,6 +44,6 @@ local function slowest(host, us)
     local rate = grown(tonumber(known[3]), tonumber(known[4]), us)
     if rate < tonumber(known[5]) then interval = math.max(interval, 1010000 / rate) end
   end
-  if known[6] and tonumber(known[7]) > now then interval = math.max(interval, tonumber(known[6])) end
+  interval = math.max(interval, known[6] and tonumber(known[7]) > now and tonumber(known[6]) or start)
   if interval > 0 then return math.ceil(interval), known[8] and true or false, known[9] and true or false end
 end
