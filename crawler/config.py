@@ -57,6 +57,12 @@ def _filter(name: str, value: Any) -> str:
     return str(value)
 
 
+def _scope(name: str, value: Any) -> str:
+    if value not in {"host", "domain", "ip"}:
+        raise ConfigError(f"{name} must be 'host', 'domain' or 'ip', got {value!r}")
+    return str(value)
+
+
 def _crawl(name: str, value: Any) -> str:
     text = _text(name, value)
     if set(text) & set("{}\r\n"):
@@ -124,6 +130,9 @@ SETTINGS: dict[str, Setting] = {
     ),
     "CRAWLER_THROTTLE_RETRY_AFTER_MAX_SECONDS": Setting(
         86_400.0, _number(0), "Longest wait that a host may ask for with Retry-After."
+    ),
+    "CRAWLER_THROTTLE_SCOPE": Setting(
+        "host", _scope, "What shares a pace: 'host', 'domain' (the registered one) or 'ip'; rules go by that name."
     ),
     "CRAWLER_MEMBERSHIP_BEAT_SECONDS": Setting(5.0, _number(0.05), "Time between heartbeats."),
     "CRAWLER_MEMBERSHIP_LAPSE_SECONDS": Setting(

@@ -13,6 +13,7 @@ from scrapy.http.request.json_request import JsonRequest
 from scrapy.http.request.rpc import XmlRpcRequest
 
 from crawler.components.callbacks import SpiderMethods
+from crawler.components.queues import OwnSlot
 from crawler.components.rebuild import BASE_ATTRIBUTES, rebuild, rebuild_plain
 from crawler.errors import UnknownCallback, UnserialisableRequest, WireError
 from crawler.frontier.classes import class_path, loaded_class
@@ -224,8 +225,8 @@ def _meta_slot(meta: dict[Any, Any]) -> Any:
     flat: list[Any] = []
     for key, value in meta.items():
         if type(key) is not str:
-            return plain({k: v for k, v in meta.items() if k not in _OF_ONE_FETCH})
-        if key not in _OF_ONE_FETCH:
+            return plain({k: v for k, v in meta.items() if k not in _OF_ONE_FETCH and type(v) is not OwnSlot})
+        if key not in _OF_ONE_FETCH and type(value) is not OwnSlot:
             flat.append(_META_CODES.get(key, key))
             flat.append(value if type(value) in SCALARS else plain(value))
     return flat or None

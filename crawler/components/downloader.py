@@ -15,15 +15,14 @@ from scrapy.core.downloader import Downloader, Slot
 from scrapy.core.downloader.handlers import DownloadHandlers
 from scrapy.crawler import Crawler
 from scrapy.http import Response
-from scrapy.utils.httpobj import urlparse_cached
 from scrapy.utils.misc import load_object
 from twisted.internet.defer import Deferred
 
 from crawler.clock import monotonic
 from crawler.components.node import Node
 from crawler.components.outcomes import HostBlocked, RefusedTarget, lease_of
+from crawler.components.queues import OwnSlot
 from crawler.frontier.held import Lease
-from crawler.frontier.identity import queue_of
 from crawler.throttle.hosts import retry_after_seconds
 from crawler.throttle.limiter import NO_TURN, Turn
 
@@ -74,7 +73,7 @@ class PacedDownloader(Downloader):
 
     def get_slot_key(self, request: Request) -> str:
         """The host as the fleet has it: what shares a pace shares a slot."""
-        return _host_of(request)
+        return OwnSlot(self._node.queues.of(request))
 
     def _get_slot(self, request: Request, *arguments: Any, **named: Any) -> tuple[str, Slot]:
         known = len(self.slots)
@@ -97,7 +96,8 @@ class PacedDownloader(Downloader):
         self._process_queue(slot)
 
     async def _enqueue_request(self, request: Request) -> Response:
-        host, lease, worker = _host_of(request), lease_of(request), self._node.worker
+        lease, worker = lease_of(request), self._node.worker
+        host = await self._node.queues.find(request, worker.hosts.address)
         if worker.blocks.is_refused(host):
             raise RefusedTarget(f"an operator refuses {host}; lift it with: trawlnet host resume")
         rule, turn = self._node.rules.of(host), _turn_of(lease, host)
@@ -124,7 +124,7 @@ class PacedDownloader(Downloader):
         return super()._wait_for_download(slot, request, queue_dfd)
 
     async def _download(self, slot: Slot, request: Request) -> Response:
-        host, worker = _host_of(request), self._node.worker
+        host, worker = self._node.queues.of(request), self._node.worker
         # Without an entry its waiting was cancelled, and nobody hears the answer; its place must be left all the same.
         turn, lease = self._sending.get(request, (FREE_TURN, None))
         blocked = worker.blocks.until(host) - monotonic()
@@ -167,7 +167,7 @@ class PacedDownloader(Downloader):
         return response
 
     def _refused(self, request: Request, response: Response) -> None:
-        self._node.worker.hosts.foresee(_host_of(request), _asked_seconds(response))
+        self._node.worker.hosts.foresee(self._node.queues.of(request), _asked_seconds(response))
 
     async def _wait(self, host: str, missed: Turn) -> Turn:
         self._waiting += 1
@@ -189,7 +189,3 @@ def _turn_of(lease: Lease | None, host: str) -> Turn:
 def _asked_seconds(response: Response) -> float | None:
     header = (response.headers.get("Retry-After") or b"").decode("latin-1")
     return retry_after_seconds(header, datetime.now(UTC))
-
-
-def _host_of(request: Request) -> str:
-    return queue_of(urlparse_cached(request).hostname, request.meta.get("download_slot"))

@@ -10,11 +10,11 @@ from typing import Any
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.settings import BaseSettings
-from scrapy.utils.httpobj import urlparse_cached
 
 from crawler.assembly import Worker, WorkerSpec
 from crawler.components.codec import RequestCodec
 from crawler.components.pacing import latency_target, rules_of
+from crawler.components.queues import Queues
 from crawler.components.starts import SeedMaker
 from crawler.components.view import EngineView
 from crawler.config import Config, read_config
@@ -28,7 +28,7 @@ from crawler.errors import (
     Undeliverable,
 )
 from crawler.frontier.held import Decoded, Lease, NewTry
-from crawler.frontier.identity import band_of, digest, instance_id, queue_of
+from crawler.frontier.identity import band_of, digest, instance_id
 from crawler.frontier.store import Claimed
 from crawler.items.key import page_key
 from crawler.redisdb.connect import target_from
@@ -84,6 +84,7 @@ class Node:
         self.config = config_of(crawler)
         self.rules = rules_of(crawler, self.config)
         self.codec = RequestCodec(spider)
+        self.queues = Queues(self.config["CRAWLER_THROTTLE_SCOPE"])
         self.view = EngineView(crawler)
         self.fingerprint: Callable[[Request], bytes] = crawler.request_fingerprinter.fingerprint
         self.seeds = SeedMaker(crawler, spider, self.codec, self.fingerprint, self.config)
@@ -172,8 +173,7 @@ class Node:
         lease.tally("storage_failed")
         request = lease.requests[0]
         assert isinstance(request, Request)
-        host = queue_of(urlparse_cached(request).hostname, request.meta.get("download_slot"))
-        lease.retry = NewTry(host, band_of(request.priority), STORAGE_DELAY_MS, lease.body)
+        lease.retry = NewTry(self.queues.of(request), band_of(request.priority), STORAGE_DELAY_MS, lease.body)
 
     def wait_for_host(self, lease: Lease) -> None:
         """Gives a page back to its host's queue once the engine has done with it; the spider hears nothing of it."""

@@ -13,6 +13,7 @@ from scrapy.utils.project import get_project_settings
 
 from crawler.components.codec import RequestCodec
 from crawler.components.node import REDIS_SETTINGS, fingerprinter_path, foreign_queue_of
+from crawler.components.queues import Queues
 from crawler.components.seedrequest import request_of_seed
 from crawler.components.starts import seed_put, start_key_of
 from crawler.config import Config, read_config
@@ -107,7 +108,7 @@ class Project:
         crawler = Crawler(spider_class, self.settings.copy())
         fingerprinter = build_from_crawler(load_object(self.settings["REQUEST_FINGERPRINTER_CLASS"]), crawler)
         fingerprint: Callable[[Request], bytes] = fingerprinter.fingerprint
-        codec = RequestCodec(spider)
+        codec, queues = RequestCodec(spider), Queues(self.config["CRAWLER_THROTTLE_SCOPE"])
         form = self.config["CRAWLER_SEEDS_FORM"]
         count = 0
 
@@ -115,6 +116,6 @@ class Project:
             nonlocal count
             count += 1
             seed = replace(parse_seed(raw, form=form), dont_filter=again)
-            return seed_put(request_of_seed(seed, spider), f"again/{count}", codec, fingerprint)
+            return seed_put(request_of_seed(seed, spider), f"again/{count}", codec, fingerprint, queues)
 
         return make

@@ -8,7 +8,6 @@ from scrapy.core.scheduler import BaseScheduler
 from scrapy.crawler import Crawler
 from scrapy.dupefilters import BaseDupeFilter
 from scrapy.utils.defer import deferred_from_coro
-from scrapy.utils.httpobj import urlparse_cached
 from scrapy.utils.misc import build_from_crawler, load_object
 from twisted.internet.defer import Deferred
 
@@ -16,7 +15,7 @@ from crawler.components.node import Node
 from crawler.dispatch import current_lease
 from crawler.errors import TrawlnetError, UnserialisableRequest
 from crawler.frontier.held import Lease, NewTry
-from crawler.frontier.identity import band_of, digest, instance_id, queue_of
+from crawler.frontier.identity import band_of, digest, instance_id
 from crawler.frontier.store import Put
 
 if TYPE_CHECKING:
@@ -200,7 +199,7 @@ class FrontierScheduler(BaseScheduler):
         return self._dupefilter is not None and bool(self._dupefilter.request_seen(request))
 
     def _host(self, request: Request) -> str:
-        return queue_of(urlparse_cached(request).hostname, request.meta.get("download_slot"))
+        return self._node.queues.of(request)
 
     def _unserialisable(self, request: Request, error: UnserialisableRequest, lease: Lease | None) -> bool:
         log.error("%s", error)

@@ -9,14 +9,14 @@ import scrapy
 from scrapy import Request, Spider, signals
 from scrapy.crawler import Crawler
 from scrapy.settings import BaseSettings
-from scrapy.utils.httpobj import urlparse_cached
 from scrapy_redis.spiders import RedisMixin
 
 from crawler.components.codec import RequestCodec
+from crawler.components.queues import Queues
 from crawler.components.seedrequest import request_of_seed
 from crawler.config import Config
 from crawler.errors import BadSeed, ConfigError, UnknownCallback, UnserialisableRequest
-from crawler.frontier.identity import band_of, digest, instance_id, queue_of
+from crawler.frontier.identity import band_of, digest, instance_id
 from crawler.frontier.store import Letter, Put
 from crawler.seeds.parse import parse_seed
 
@@ -89,6 +89,7 @@ class SeedMaker:
         config: Config,
     ) -> None:
         settings = crawler.settings
+        self._queues = Queues(config["CRAWLER_THROTTLE_SCOPE"])
         self.start_key = start_key_of(spider, spider.name, settings)
         self._spider = spider
         self._codec = codec
@@ -103,7 +104,7 @@ class SeedMaker:
         made: list[Put | Letter] = []
         try:
             for at, request in enumerate(self._requests(raw)):
-                made.append(seed_put(request, f"{seed_id}/{at}", self._codec, self._fingerprint))
+                made.append(seed_put(request, f"{seed_id}/{at}", self._codec, self._fingerprint, self._queues))
         except (BadSeed, UnknownCallback, UnserialisableRequest) as error:
             log.error("bad seed: %s", error)
             made.append(self._letter(raw, "bad_seed", str(error)))
@@ -135,7 +136,9 @@ def start_key_of(spider: Spider | type[Spider], name: str, settings: BaseSetting
     return str(key) % {"name": name}
 
 
-def seed_put(request: Request, seed: str, codec: RequestCodec, fingerprint: Callable[[Request], bytes]) -> Put:
+def seed_put(
+    request: Request, seed: str, codec: RequestCodec, fingerprint: Callable[[Request], bytes], queues: Queues
+) -> Put:
     """The entry of a seed's request; ``seed`` names this very seed. It is recorded as seen, so that a link to it
     is not new.
 
@@ -144,5 +147,4 @@ def seed_put(request: Request, seed: str, codec: RequestCodec, fingerprint: Call
     """
     key = digest(fingerprint(request))
     instance = instance_id(seed.encode(), key, 1) if request.dont_filter else b""
-    host = queue_of(urlparse_cached(request).hostname, request.meta.get("download_slot"))
-    return Put(host, band_of(request.priority), key, instance, codec.encode(request, instance))
+    return Put(queues.of(request), band_of(request.priority), key, instance, codec.encode(request, instance))

@@ -190,6 +190,12 @@ class Hosts:
         async with self._turn:
             await self._ask(self._scripts.delay(host, seconds, lifetime_seconds))
 
+    async def address(self, host: str, found: str) -> str:
+        """The address by which the fleet goes for a host, one of which this worker found."""
+        async with self._turn:
+            answer: bytes = await self._ask(self._scripts.address(host, found))
+        return answer.decode()
+
     async def run(self) -> None:
         """Tells the fleet what answers cost, soon after they came."""
         patience = self._patience

@@ -35,6 +35,7 @@ class ThrottleScripts:
         self._well = read_script("throttle", "well")
         self._report = read_script("throttle", "report")
         self._delay = read_script("throttle", "delay")
+        self._address = read_script("throttle", "address")
 
     def limits(self, rules: RuleSet) -> Call:
         """Makes these the rules of the whole fleet; answered with 1 if others were there."""
@@ -79,6 +80,10 @@ class ThrottleScripts:
     def delay(self, host: str, seconds: float, lifetime_seconds: float) -> Call:
         """Notes the delay that a host's robots.txt asks for; 0: none."""
         return Call(self._delay, self._keys, [host, round(seconds * 1e6), _ms(lifetime_seconds)])
+
+    def address(self, host: str, address: str) -> Call:
+        """Makes an address that of a host, unless it has one; answered with what it has."""
+        return Call(self._address, self._keys, [host, address])
 
     def blocks(self, hosts: Sequence[str]) -> Call:
         """How long hosts are blocked, in milliseconds, and what else holds for each (blocks.lua)."""

@@ -161,3 +161,24 @@ def test_orders_hold_for_all_workers_within_a_second(crawl: LabCrawl) -> None:
         dead = [letter.fields for letter in Crawls(client, "listed").dead_letters(1000)]
     assert {letter["class"] for letter in dead} == {"host_refused"}
     assert {letter["url"] for letter in dead} | set(done) == set(urls)
+
+
+@timed
+def test_names_of_one_address_share_its_pace(crawl: LabCrawl) -> None:
+    port = crawl.lab.port
+    urls = [f"http://{name}:{port}/flat/{number}" for number in range(8) for name in ("localhost", "127.0.0.1")]
+    start(crawl, urls, "CRAWLER_THROTTLE_SCOPE=ip", 'CRAWLER_THROTTLE={"*": {"rate": 5}}', workers=2)
+    wait_for_end(crawl, *crawl.workers)
+    times = times_of(crawl.lab)["127.0.0.1"]
+    assert len(times) == 16
+    assert min(gaps_of(times)) > 0.17
+
+
+@timed
+def test_a_redirect_to_another_host_waits_for_that_host_s_turn(crawl: LabCrawl) -> None:
+    there = crawl.lab.spec.address(1)
+    urls = [f"{crawl.lab.base(0)}/redirect/{code}/1" for code in (301, 302, 303, 307, 308)]
+    start(crawl, urls, "CRAWLER_THROTTLE=" + json.dumps({there: {"rate": 5}}), workers=2)
+    wait_for_end(crawl, *crawl.workers)
+    times = times_of(crawl.lab)[there]
+    assert min(gaps_of(times)) > 0.17
