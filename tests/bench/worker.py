@@ -1,6 +1,7 @@
 """CPU of one worker on the shared frontier beside plain Scrapy and scrapy-redis: same spider, same lab, same run.
 
-CPU is user and system time of the worker's process, less that of a crawl of one page without links (start-up).
+CPU is user and system time of the worker's process, less that of a crawl of one page without links (start-up). The side
+"limited" has a rule and a cap for its host, which it never reaches.
 """
 
 import os
@@ -22,9 +23,12 @@ from tests.bench.figures import Target, parser, tell
 from tests.support.lab import Lab, LabSpec
 
 ROOT = Path(__file__).resolve().parents[2]
+FREE = 'CRAWLER_THROTTLE={"*": 0}'
+NEVER_REACHED = 'CRAWLER_THROTTLE={"*": {"rate": 1e5, "burst": 10000, "concurrency": 1000}}'
 SIDES = {
     "plain": "tests.support.bench_settings",
     "trawlnet": "tests.support.fleet_bench_settings",
+    "limited": "tests.support.fleet_bench_settings",
     "scrapy_redis": "tests.support.control_bench_settings",
 }
 TRIPS = re.compile(r"'frontier/round_trips': (\d+)")
@@ -54,6 +58,8 @@ def crawl(side: str, url: str, lab: Lab, server: EmbeddedServer) -> Crawl:
     """Crawls from the URL to the end with one worker."""
     lab.reset()
     command = [sys.executable, "-m", "scrapy", "crawl", "bench", "-a", f"url={url}", "-s", f"REDIS_URL={server.url}"]
+    if side in {"trawlnet", "limited"}:
+        command += ["-s", FREE if side == "trawlnet" else NEVER_REACHED]
     environment = {**os.environ, "SCRAPY_SETTINGS_MODULE": SIDES[side]}
     with Redis.from_url(server.url) as client:
         for key in list(client.scan_iter(count=1000)):
@@ -82,7 +88,7 @@ def measure(pages: int, rounds: int) -> dict[str, Any]:
             for side in SIDES:
                 start_up = crawl(side, f"{lab.base(0)}/leaf/1", lab, server)
                 whole = crawl(side, lab.url, lab, server)
-                if whole.hits < pages or (side == "trawlnet") != bool(whole.round_trips):
+                if whole.hits < pages or (side in {"trawlnet", "limited"}) != bool(whole.round_trips):
                     raise AssertionError(f"{side} fetched {whole.hits} of {pages} pages in {whole.round_trips} trips")
                 cpu[side].append((whole.cpu - start_up.cpu) / pages)
                 redis[side].append((whole.redis_cpu - start_up.redis_cpu) / pages)
@@ -96,6 +102,7 @@ def measure(pages: int, rounds: int) -> dict[str, Any]:
         "rounds": rounds,
         "cpu_per_page_ratio_plain": worker["trawlnet"] / worker["plain"],
         "cpu_per_page_ratio_scrapy_redis": worker["trawlnet"] / worker["scrapy_redis"],
+        "cpu_per_page_ratio_limited": worker["limited"] / worker["trawlnet"],
         "round_trips_per_page": statistics.median(trips),
         "redis_cpu_ratio_scrapy_redis": server_cpu["trawlnet"] / server_cpu["scrapy_redis"],
         **{f"cpu_ms_per_page_{side}": value * 1e3 for side, value in worker.items()},
@@ -112,6 +119,7 @@ def main() -> None:
     figures = measure(given.pages, given.rounds)
     targets = [
         Target("cpu_per_page_ratio_plain", figures["cpu_per_page_ratio_plain"], 1.05),
+        Target("cpu_per_page_ratio_limited", figures["cpu_per_page_ratio_limited"], 1.03),
         Target("round_trips_per_page", figures["round_trips_per_page"], 1.0),
     ]
     tell(targets, figures, given.json)
