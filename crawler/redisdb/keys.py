@@ -45,9 +45,10 @@ class Partition:
         return f"trawlnet:{{{self.crawl}:{self.number}}}:"
 
     def key(self, name: str) -> str:
-        """Name of one key: one of FIXED, or ``q:<host>:<band>`` (LIST), ``prio:<host>`` (ZSET of bands), and of hosts
-        with a limit ``host:<host>`` (HASH) and ``turns:<host>`` (LIST), of hosts that asked for
-        patience ``heard:<host>`` (HASH), each until it tells nothing any more.
+        """Name of one key: one of FIXED, or ``q:<host>:<band>`` (LIST), ``prio:<host>`` (ZSET of bands); of hosts with
+        a limit ``host:<host>`` (HASH) and ``turns:<host>`` (LIST), of hosts that asked for patience ``heard:<host>``,
+        that fail ``failing:<host>``, that are slowed down ``pace:<host>`` (HASHes), each until it tells nothing any
+        more; ``busy:<worker>`` (HASH host -> permits) for a day, ``addresses`` (HASH host -> address) for a day.
         """
         return self.prefix + name
 
