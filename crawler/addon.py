@@ -11,6 +11,7 @@ from scrapy.extensions.throttle import AutoThrottle
 from scrapy.settings import BaseSettings
 from scrapy.utils.misc import load_object
 
+from crawler.components.budgets import budgets_of
 from crawler.components.node import REDIS_SETTINGS, config_of, exit_code
 from crawler.components.pacing import rules_of
 from crawler.components.refusal import refuse
@@ -112,7 +113,8 @@ class DistributedCrawl:
         storage = config_of(self._crawler)["CRAWLER_STORAGE"]
         if storage:
             open_storage(storage)
-        rules_of(self._crawler, config_of(self._crawler))
+        config = config_of(self._crawler)
+        budgets_of(rules_of(self._crawler, config), config)
         target_from({name: settings.get(name) for name in REDIS_SETTINGS})
         assert self._crawler.spider is not None
         check_start(type(self._crawler.spider))

@@ -25,8 +25,10 @@ from crawler.redisdb.keys import Intake, Partition
 from crawler.seeds.feed import SeedFeed
 from crawler.seeds.intake import IntakeScripts
 from crawler.throttle.blocks import Blocks
-from crawler.throttle.hosts import Hosts, Patience
+from crawler.throttle.hosts import Care, Hosts
 from crawler.throttle.limiter import Limiter, ThrottleScripts
+from crawler.throttle.redis import RedisTurns
+from crawler.throttle.refusals import Patience, Refusals
 from crawler.throttle.rules import RuleSet
 
 log = logging.getLogger(__name__)
@@ -79,7 +81,7 @@ class Worker:
         self._questions = Stream(self.client, spec.target, self.session)
         self._throttle = ThrottleScripts(self.session.keys)
         self._turns = Stream(self.client, spec.target, self.session)
-        self.limiter = Limiter(self._throttle, self._turns.ask)
+        self.limiter = Limiter(RedisTurns(self._throttle, self._turns.ask))
         options = Options(
             identity=spec.identity,
             slots=Slots(spec.concurrency, spec.per_host, config["CRAWLER_FRONTIER_LEASE_SECONDS"]),
@@ -91,8 +93,9 @@ class Worker:
         self.dispatcher = Dispatcher(self.stream, engine, options)
         self.dispatcher.look_seconds = self.look_seconds
         hearing = Stream(self.client, spec.target, self.session).ask
-        self.blocks = Blocks(self._throttle, hearing, self.dispatcher.hosts)
-        self.hosts = Hosts(self._throttle, hearing, self._patience(), self.blocks)
+        turns = RedisTurns(self._throttle, hearing)
+        self.blocks = Blocks(turns, self.dispatcher.hosts)
+        self.hosts = Hosts(self._throttle, hearing, self._care(), self.blocks, self._refusals(turns))
         self.feed = SeedFeed(
             self._questions,
             IntakeScripts(Intake(spec.start_key)),
@@ -117,11 +120,16 @@ class Worker:
         self.items: Callable[[], int] = lambda: 0
         self.on_failure: Callable[[BaseException], None] = lambda error: None
 
-    def _patience(self) -> Patience:
+    def _refusals(self, turns: RedisTurns) -> Refusals:
+        config = self.config
+        patience = Patience(
+            config["CRAWLER_THROTTLE_BACKOFF_SECONDS"], config["CRAWLER_THROTTLE_RETRY_AFTER_MAX_SECONDS"]
+        )
+        return Refusals(turns, patience, self.blocks)
+
+    def _care(self) -> Care:
         config, spec = self.config, self.spec
-        return Patience(
-            config["CRAWLER_THROTTLE_BACKOFF_SECONDS"],
-            config["CRAWLER_THROTTLE_RETRY_AFTER_MAX_SECONDS"],
+        return Care(
             config["CRAWLER_THROTTLE_CIRCUIT_FAILURES"],
             config["CRAWLER_THROTTLE_CIRCUIT_SECONDS"],
             config["CRAWLER_THROTTLE_CIRCUIT_MAX_SECONDS"],

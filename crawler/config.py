@@ -134,6 +134,15 @@ SETTINGS: dict[str, Setting] = {
     "CRAWLER_THROTTLE_SCOPE": Setting(
         "host", _scope, "What shares a pace: 'host', 'domain' (the registered one) or 'ip'; rules go by that name."
     ),
+    "CRAWLER_BUDGET_PATHS": Setting(
+        {}, _mapping, "URLs that a crawl takes below a path, as in `{'example.com/calendar/': 50}`."
+    ),
+    "CRAWLER_TRAPS": Setting(
+        True, _flag, "Put off, and later refuse, links whose shape says that a site makes them without end."
+    ),
+    "CRAWLER_TRAPS_DATES_MAX": Setting(
+        5000, _number(0, whole=True), "URLs taken that differ in nothing but a date; all but a tenth come last."
+    ),
     "CRAWLER_MEMBERSHIP_BEAT_SECONDS": Setting(5.0, _number(0.05), "Time between heartbeats."),
     "CRAWLER_MEMBERSHIP_LAPSE_SECONDS": Setting(
         10.5, _number(0.2), "A worker counts as dead this long after its last heartbeat."

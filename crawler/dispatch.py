@@ -89,10 +89,18 @@ class Dispatcher:
             self._alarm_at = at
             asyncio.get_running_loop().call_later(at - self._clock(), self._engine.wake)
 
-    def offer(self, put: Put, lease: Lease | None, answered: Callable[[bool], None] | None = None) -> None:
-        """Takes an entry to put; ``answered`` is called once it is in, with whether it was new."""
+    def offer(
+        self,
+        put: Put,
+        lease: Lease | None,
+        answered: Callable[[bool], None] | None = None,
+        refused: Callable[[], None] | None = None,
+    ) -> None:
+        """Takes an entry to put; ``answered`` is called once it is in, with whether it was new, ``refused`` where it
+        was over a budget.
+        """
         self.offers += 1
-        self._outbox.add(Outgoing(put, lease, answered))
+        self._outbox.add(Outgoing(put, lease, answered, refused))
         if len(self._outbox) >= BATCH_ENTRIES or lease is None:
             self.wanted.set()
 

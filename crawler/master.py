@@ -30,7 +30,14 @@ class Fed:
     new: int = 0
     known: int = 0
     bad: int = 0
+    over_budget: int = 0
     warnings: list[str] = field(default_factory=list)
+
+    @property
+    def line(self) -> str:
+        """The counts in words."""
+        over = f", {self.over_budget} over a budget" if self.over_budget else ""
+        return f"{self.read} seeds: {self.new} new, {self.known} known already, {self.bad} bad{over}"
 
 
 class Master:
@@ -132,6 +139,7 @@ class Master:
                 break
         self.fed.new += answer.new.count(b"1")
         self.fed.known += answer.new.count(b"0")
+        self.fed.over_budget += answer.new.count(b"2")
 
     async def through(self) -> None:
         """Says that the source is fed to its end: the crawl may end without this master."""

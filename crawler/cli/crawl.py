@@ -124,9 +124,10 @@ def _tell_fed(fed: Fed, *, as_json: bool) -> None:
     for warning in fed.warnings:
         errors.print(f"trawlnet: warning: {warning}", markup=False, soft_wrap=True)
     if as_json:
-        typer.echo(json.dumps({"read": fed.read, "new": fed.new, "known": fed.known, "bad": fed.bad}))
+        counts = {"read": fed.read, "new": fed.new, "known": fed.known, "bad": fed.bad, "over_budget": fed.over_budget}
+        typer.echo(json.dumps(counts))
     else:
-        console.print(f"{fed.read} seeds: {fed.new} new, {fed.known} known already, {fed.bad} bad", highlight=False)
+        console.print(fed.line, highlight=False)
     if fed.bad:
         sys.exit(EXIT_ERROR)
 
@@ -138,10 +139,7 @@ async def _preside(project: Project, spider: str, places: Places | None, *, once
         await node.open(feeding=places is not None)
         if places is not None:
             await node.feed(seeds_of(places), project.seed_maker(spider, again=False), lambda fed: None)
-            _say(
-                f"fed {node.fed.read} seeds: {node.fed.new} new, {node.fed.known} known already, {node.fed.bad} bad",
-                as_json=as_json,
-            )
+            _say(f"fed {node.fed.line}", as_json=as_json)
         through = True
         await node.through()
         await asyncio.to_thread(_report, project, spider, once, as_json)

@@ -23,8 +23,8 @@ from crawler.components.node import Node
 from crawler.components.outcomes import HostBlocked, RefusedTarget, lease_of
 from crawler.components.queues import OwnSlot
 from crawler.frontier.held import Lease
-from crawler.throttle.hosts import retry_after_seconds
 from crawler.throttle.limiter import NO_TURN, Turn
+from crawler.throttle.refusals import retry_after_seconds
 
 SHORT_BLOCK_SECONDS = 5.0
 """For less, a request that is about to be sent waits where it is."""
@@ -147,7 +147,7 @@ class PacedDownloader(Downloader):
     ) -> Response:
         """Downloads, and tells the fleet what the answer says of the host."""
         hosts, sent_at = self._node.worker.hosts, monotonic()
-        hosts.sent(host)
+        hosts.refusals.sent(host)
         try:
             response = await download
         except self._unreachable:
@@ -156,7 +156,7 @@ class PacedDownloader(Downloader):
                 await hosts.failed(host, sent_at)
             raise
         if response.status in PATIENCE_CODES:
-            await hosts.refused(host, _asked_seconds(response), sent_at)
+            await hosts.refusals.refused(host, asked_seconds(response), sent_at)
         elif response.status in BROKEN_CODES:
             await hosts.failed(host, sent_at)
         elif response.status not in ERROR_CODES:
@@ -167,7 +167,7 @@ class PacedDownloader(Downloader):
         return response
 
     def _refused(self, request: Request, response: Response) -> None:
-        self._node.worker.hosts.foresee(self._node.queues.of(request), _asked_seconds(response))
+        self._node.worker.hosts.refusals.foresee(self._node.queues.of(request), asked_seconds(response))
 
     async def _wait(self, host: str, missed: Turn) -> Turn:
         self._waiting += 1
@@ -186,6 +186,7 @@ def _turn_of(lease: Lease | None, host: str) -> Turn:
     return turn
 
 
-def _asked_seconds(response: Response) -> float | None:
+def asked_seconds(response: Response) -> float | None:
+    """The wait that a response's Retry-After asks for, if any."""
     header = (response.headers.get("Retry-After") or b"").decode("latin-1")
     return retry_after_seconds(header, datetime.now(UTC))

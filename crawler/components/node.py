@@ -12,6 +12,7 @@ from scrapy.crawler import Crawler
 from scrapy.settings import BaseSettings
 
 from crawler.assembly import Worker, WorkerSpec
+from crawler.components.budgets import budgets_of
 from crawler.components.codec import RequestCodec
 from crawler.components.pacing import latency_target, rules_of
 from crawler.components.queues import Queues
@@ -83,11 +84,12 @@ class Node:
         self.spider: Spider = spider
         self.config = config_of(crawler)
         self.rules = rules_of(crawler, self.config)
+        self.budgets = budgets_of(self.rules, self.config)
         self.codec = RequestCodec(spider)
         self.queues = Queues(self.config["CRAWLER_THROTTLE_SCOPE"])
         self.view = EngineView(crawler)
         self.fingerprint: Callable[[Request], bytes] = crawler.request_fingerprinter.fingerprint
-        self.seeds = SeedMaker(crawler, spider, self.codec, self.fingerprint, self.config)
+        self.seeds = SeedMaker(crawler, spider, self.codec, self.fingerprint, self.config, self.budgets)
         self.waits_for_seeds = hasattr(spider, "redis_key") and hasattr(spider, "max_idle_time")
         self.worker = Worker(self.config, self._spec(), self)
         self.worker.on_failure = self._stop_on

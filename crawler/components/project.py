@@ -11,8 +11,10 @@ from scrapy.spiderloader import get_spider_loader
 from scrapy.utils.misc import build_from_crawler, load_object
 from scrapy.utils.project import get_project_settings
 
+from crawler.components.budgets import budgets_of
 from crawler.components.codec import RequestCodec
 from crawler.components.node import REDIS_SETTINGS, fingerprinter_path, foreign_queue_of
+from crawler.components.pacing import rules_of
 from crawler.components.queues import Queues
 from crawler.components.seedrequest import request_of_seed
 from crawler.components.starts import seed_put, start_key_of
@@ -109,6 +111,7 @@ class Project:
         fingerprinter = build_from_crawler(load_object(self.settings["REQUEST_FINGERPRINTER_CLASS"]), crawler)
         fingerprint: Callable[[Request], bytes] = fingerprinter.fingerprint
         codec, queues = RequestCodec(spider), Queues(self.config["CRAWLER_THROTTLE_SCOPE"])
+        budgets = budgets_of(rules_of(crawler, self.config), self.config)
         form = self.config["CRAWLER_SEEDS_FORM"]
         count = 0
 
@@ -116,6 +119,6 @@ class Project:
             nonlocal count
             count += 1
             seed = replace(parse_seed(raw, form=form), dont_filter=again)
-            return seed_put(request_of_seed(seed, spider), f"again/{count}", codec, fingerprint, queues)
+            return seed_put(request_of_seed(seed, spider), f"again/{count}", codec, fingerprint, queues, budgets)
 
         return make

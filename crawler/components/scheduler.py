@@ -1,6 +1,7 @@
 """The scheduler: Scrapy's side of the frontier. Its methods touch memory only; Redis is the dispatcher's."""
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from scrapy import Request, Spider
@@ -17,6 +18,7 @@ from crawler.errors import TrawlnetError, UnserialisableRequest
 from crawler.frontier.held import Lease, NewTry
 from crawler.frontier.identity import band_of, digest, instance_id
 from crawler.frontier.store import Put
+from crawler.frontier.traps import LOWERED, Suspicion, suspicion_of
 
 if TYPE_CHECKING:
     from scrapy.statscollectors import StatsCollector
@@ -46,6 +48,11 @@ class RecentlySent:
             if len(self._young) >= self._capacity:
                 self._young, self._old = set(), self._young
 
+    def remove(self, key: bytes) -> None:
+        """Forgets a key."""
+        self._young.discard(key)
+        self._old.discard(key)
+
     def clear(self) -> None:
         """Forgets all: what Redis lost must be put again."""
         self._young.clear()
@@ -63,6 +70,8 @@ class FrontierScheduler(BaseScheduler):
         self._fingerprint = node.fingerprint
         self._stats = stats
         self._dupefilter = dupefilter
+        self._guards: bool = node.config["CRAWLER_TRAPS"]
+        self._budgets = node.budgets
         self._recent = RecentlySent(node.config["CRAWLER_SEEN_LOCAL_ENTRIES"])
         self._dispatcher.reset = self._recent.clear
         node.is_repeat = self.is_repeat
@@ -180,6 +189,9 @@ class FrontierScheduler(BaseScheduler):
         elif self._is_known(request, key):
             self._stats.inc_value("dupefilter/filtered")
             return False
+        suspicion = suspicion_of(request.url) if self._guards and lease is not None else None
+        if suspicion is not None and lease is not None and self._trapped(suspicion, lease):
+            return False
         try:
             body = self._codec.encode(request, instance)
         except UnserialisableRequest as error:
@@ -187,11 +199,30 @@ class FrontierScheduler(BaseScheduler):
                 self._dispatcher.offer_again(lease, request)
                 return True
             return self._unserialisable(request, error, lease)
-        self._dispatcher.offer(Put(self._host(request), band_of(request.priority), seen, instance, body), lease)
+        host, refused = self._host(request), None
+        budgets = self._budgets.of(request.url, host, suspicion)
+        if budgets:
+            refused = partial(self._over_budget, key)
+        lower = LOWERED if suspicion is not None and not suspicion.name else 0
+        bands = band_of(request.priority - lower), band_of(request.priority - LOWERED) if budgets else 0
+        self._dispatcher.offer(Put(host, bands[0], seen, instance, body, budgets, bands[1]), lease, refused=refused)
         if not instance:
             self._recent.add(key)
         self._stats.inc_value("scheduler/enqueued")
         return True
+
+    def _trapped(self, suspicion: Suspicion, lease: Lease) -> bool:
+        """Counts a suspicious link; whether it is one too many."""
+        self._stats.inc_value(f"frontier/suspicious/{suspicion.reason}")
+        if suspicion.stop:
+            self._stats.inc_value(f"frontier/trapped/{suspicion.reason}")
+            lease.tally("trapped")
+        return suspicion.stop
+
+    def _over_budget(self, key: bytes) -> None:
+        # It is not seen, and may be put again when there is a larger budget.
+        self._recent.remove(key)
+        self._stats.inc_value("frontier/over_budget")
 
     def _is_known(self, request: Request, key: bytes) -> bool:
         if key in self._recent:

@@ -11,6 +11,7 @@ from scrapy.crawler import Crawler
 from scrapy.settings import BaseSettings
 from scrapy_redis.spiders import RedisMixin
 
+from crawler.components.budgets import Budgets
 from crawler.components.codec import RequestCodec
 from crawler.components.queues import Queues
 from crawler.components.seedrequest import request_of_seed
@@ -87,8 +88,10 @@ class SeedMaker:
         codec: RequestCodec,
         fingerprint: Callable[[Request], bytes],
         config: Config,
+        budgets: Budgets,
     ) -> None:
         settings = crawler.settings
+        self._budgets = budgets
         self._queues = Queues(config["CRAWLER_THROTTLE_SCOPE"])
         self.start_key = start_key_of(spider, spider.name, settings)
         self._spider = spider
@@ -104,7 +107,9 @@ class SeedMaker:
         made: list[Put | Letter] = []
         try:
             for at, request in enumerate(self._requests(raw)):
-                made.append(seed_put(request, f"{seed_id}/{at}", self._codec, self._fingerprint, self._queues))
+                made.append(
+                    seed_put(request, f"{seed_id}/{at}", self._codec, self._fingerprint, self._queues, self._budgets)
+                )
         except (BadSeed, UnknownCallback, UnserialisableRequest) as error:
             log.error("bad seed: %s", error)
             made.append(self._letter(raw, "bad_seed", str(error)))
@@ -137,7 +142,12 @@ def start_key_of(spider: Spider | type[Spider], name: str, settings: BaseSetting
 
 
 def seed_put(
-    request: Request, seed: str, codec: RequestCodec, fingerprint: Callable[[Request], bytes], queues: Queues
+    request: Request,
+    seed: str,
+    codec: RequestCodec,
+    fingerprint: Callable[[Request], bytes],
+    queues: Queues,
+    budgets: Budgets,
 ) -> Put:
     """The entry of a seed's request; ``seed`` names this very seed. It is recorded as seen, so that a link to it
     is not new.
@@ -147,4 +157,5 @@ def seed_put(
     """
     key = digest(fingerprint(request))
     instance = instance_id(seed.encode(), key, 1) if request.dont_filter else b""
-    return Put(queues.of(request), band_of(request.priority), key, instance, codec.encode(request, instance))
+    host, body = queues.of(request), codec.encode(request, instance)
+    return Put(host, band_of(request.priority), key, instance, body, budgets.of(request.url, host, None))

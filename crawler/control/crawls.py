@@ -10,8 +10,9 @@ from redis import Redis
 from crawler.control.hosts import HostDesk
 from crawler.control.migrate import Migration
 from crawler.errors import ClashError
+from crawler.frontier.scripts import Scripts
 from crawler.frontier.seen import false_positive_rate
-from crawler.frontier.store import Scripts, SeenSpec
+from crawler.frontier.store import SeenSpec
 from crawler.redisdb.keys import FEEDER_PREFIX, Intake, Partition
 from crawler.redisdb.scripts import Call, run_now
 
@@ -47,6 +48,8 @@ class CrawlStatus:
     unread: int = 0
     retried: int = 0
     returned: int = 0
+    over_budget: int = 0
+    trapped: int = 0
     seen_filter: str = ""
     false_positive_rate: float = 0.0
     workers: list[WorkerStatus] = field(default_factory=list)
@@ -108,6 +111,8 @@ class Crawls:
             unread=self._unread() + between,
             retried=count.get("retried", 0),
             returned=count.get("returned", 0),
+            over_budget=count.get("over_budget", 0),
+            trapped=count.get("trapped", 0),
             seen_filter=identity["filter"],
             false_positive_rate=self._wrong(identity["filter"], int(state[b"seen_generation"])),
             workers=[

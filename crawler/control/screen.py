@@ -34,6 +34,10 @@ def status_panel(status: CrawlStatus) -> RenderableType:
     parts: list[RenderableType] = [head, _facts(status)]
     if status.seen_filter == "bloom":
         parts.append(Text(f"seen filter: bloom, wrong for {status.false_positive_rate:.1e} of new URLs", style="dim"))
+    if status.over_budget or status.trapped:
+        parts.append(
+            Text(f"left out: {status.over_budget:,} over a budget, {status.trapped:,} by their shape", style="dim")
+        )
     if status.workers:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
         for title, justify in (

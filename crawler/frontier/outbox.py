@@ -16,11 +16,12 @@ TAIL_SECONDS = 5.0
 
 @dataclass(slots=True)
 class Outgoing:
-    """An entry on its way; ``answered`` is told whether it was new."""
+    """An entry on its way; ``answered`` is told whether it was new, ``refused`` that it was over a budget."""
 
     put: Put
     lease: Lease | None
     answered: Callable[[bool], None] | None = None
+    refused: Callable[[], None] | None = None
 
 
 @dataclass(slots=True)
@@ -88,7 +89,7 @@ class Outbox:
         self._letters = parcel.letters + self._letters
 
     def confirm(self, parcel: Parcel, new: bytes) -> None:
-        """Takes the answer to a batch: one '1' or '0' an entry."""
+        """Takes the answer to a batch: one '1', '0' or '2' an entry."""
         now = self._clock()
         for at, outgoing in enumerate(parcel.outgoing):
             if outgoing.lease is not None:
@@ -99,6 +100,8 @@ class Outbox:
                 self.parentless -= 1
             if outgoing.answered is not None:
                 outgoing.answered(new[at : at + 1] == b"1")
+            if outgoing.refused is not None and new[at : at + 1] == b"2":
+                outgoing.refused()
         while self._recent and now - self._recent[0][0] > TAIL_SECONDS:
             self._recent.popleft()
 

@@ -3,14 +3,15 @@
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack
 
 from crawler.config import Config
 from crawler.errors import ClashError, StaleSession
+from crawler.frontier.scripts import Scripts
 from crawler.redisdb.keys import SCHEMA, Partition
-from crawler.redisdb.scripts import Call, Script, read_script
+from crawler.redisdb.scripts import Call
 
 REAPED_AT_ONCE = 256
 PROBES, REFUSED, LOST = 1, 2, 3  # states of a turn, as claim.lua has them
@@ -19,10 +20,18 @@ Letter = dict[str, str]
 """A dead letter: kind, reason, class, url and whatever else helps to find the cause; all text."""
 
 
+class Budget(NamedTuple):
+    """URLs that a crawl takes of a place: ``most``, and those after the first ``soft`` at a lower priority."""
+
+    name: str
+    most: int
+    soft: int
+
+
 @dataclass(frozen=True, slots=True)
 class Put:
     """One entry to put. ``seen`` is the key that the filter tests; with an ``instance`` it is only recorded
-    (lib/put.lua).
+    (lib/put.lua). ``low_band`` is the band in which it waits where a budget is past its soft part.
     """
 
     host: str
@@ -30,6 +39,8 @@ class Put:
     seen: bytes
     instance: bytes
     body: bytes
+    budgets: tuple[Budget, ...] = ()
+    low_band: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,27 +210,6 @@ def exact_key(digest: bytes) -> bytes:
     return b"%d" % (int.from_bytes(digest[:8], "big") >> 1)
 
 
-class Scripts:
-    """All scripts of the frontier, composed for one kind of filter."""
-
-    def __init__(self, filter_kind: str) -> None:
-        def script(name: str) -> Script:
-            return read_script("frontier", name, filter=filter_kind)
-
-        self.open = script("open")
-        self.put = script("put")
-        self.settle = script("settle")
-        self.claim = script("claim")
-        self.beat = script("beat")
-        self.reap = script("reap")
-        self.sweep = script("sweep")
-        self.start = script("start")
-        self.finish = script("finish")
-        self.leave = script("leave")
-        self.fed = script("fed")
-        self.replay = script("replay")
-
-
 class Session:
     """Builds the calls of one worker and reads their replies; sends nothing itself.
 
@@ -311,7 +301,13 @@ class Session:
             seen = key(entry.seen) if entry.seen else b""
             instance = exact_key(entry.instance) if entry.instance else b""
             fields += (entry.host, str(entry.band), seen, instance, b"\0\0" + entry.body if entry.body else b"")
-        packed: bytes = msgpack.packb(fields, use_bin_type=False)
+        budgets = [
+            part
+            for number, entry in enumerate(entries, 1)
+            for name, most, soft in entry.budgets
+            for part in (number, name, most, soft, str(entry.low_band))
+        ]
+        packed: bytes = msgpack.packb([*fields, budgets] if budgets else fields, use_bin_type=False)
         return packed
 
     def read(self, reply: bytes) -> list[Any]:

@@ -2,18 +2,12 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection
-from typing import Any
-
-import msgpack
+from collections.abc import Callable, Collection
 
 from crawler.clock import Monotonic, monotonic
-from crawler.redisdb.scripts import Call
-from crawler.throttle.limiter import ThrottleScripts
+from crawler.throttle.turns import LOOK_SECONDS, PAUSED, REFUSED, SLOWED, Turns
 
 GATHER_SECONDS = 0.05
-LOOK_SECONDS = 1.0
-"""Looked so often even where Redis tells of no change; a worker that holds nothing asks nothing."""
 CLAIM_SECONDS = 2.0
 """A claim is answered in far less; so long after a change, and after the start, each claim is followed by a look."""
 
@@ -21,8 +15,6 @@ PAUSED_SECONDS = 3600.0
 """A paused host counts as blocked for so long, until the next look says otherwise."""
 
 KNOWN_HOSTS = 10_000
-SLOWED, PAUSED, REFUSED = 1, 2, 3
-"""States of a host as blocks.lua has them."""
 
 
 class Blocks:
@@ -30,13 +22,11 @@ class Blocks:
 
     def __init__(
         self,
-        scripts: ThrottleScripts,
-        ask: Callable[[Call], Awaitable[Any]],
+        turns: Turns,
         hosts: Callable[[], Collection[str]],
         clock: Monotonic = monotonic,
     ) -> None:
-        self._scripts = scripts
-        self._ask = ask
+        self._turns = turns
         self._hosts = hosts
         self._clock = clock
         self._until: dict[str, float] = {}
@@ -73,7 +63,10 @@ class Blocks:
         self._until[host] = max(self.until(host), self._clock() + wait_seconds)
 
     async def run(self) -> None:
-        """Learns what holds, whenever it has changed, for the hosts that this worker has to do with."""
+        """Learns what holds, whenever it has changed, for the hosts that this worker has to do with.
+
+        It looks now and then even where Redis tells of no change; a worker that holds nothing asks nothing.
+        """
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
@@ -83,9 +76,9 @@ class Blocks:
             hosts = sorted(self._hosts())
             if hosts:
                 async with self.turn:
-                    found = iter(msgpack.unpackb(await self._ask(self._scripts.blocks(hosts))))
-                for host, left_ms, state in zip(hosts, found, found, strict=True):
-                    self.learn(host, left_ms / 1000, state)
+                    standings = await self._turns.look(hosts)
+                for host, standing in zip(hosts, standings, strict=True):
+                    self.learn(host, standing.left_seconds, standing.state)
 
     def learn(self, host: str, left_seconds: float, state: int = SLOWED) -> None:
         """Takes what Redis says of a host: for how long it is blocked, and what else holds for it."""

@@ -1,25 +1,14 @@
 """Turns of hosts for requests that do not come through the frontier, and for those that missed theirs."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
-
-import msgpack
 
 from crawler.clock import Monotonic, monotonic
+from crawler.loop import CANCEL_SECONDS
 from crawler.redisdb.scripts import Call, read_script
 from crawler.throttle.rules import RuleSet
-
-Waits = tuple[float, float, float]
-"""The first wait of those that double, the longest of them, and the most that a host may ask for; seconds."""
-
-
-class Ages(NamedTuple):
-    """Seconds since a request was sent, and since the last one was that its host answered well, if there is one."""
-
-    sent: float
-    well: float | None = None
+from crawler.throttle.turns import Ages, Turns, Waits
 
 
 class ThrottleScripts:
@@ -96,7 +85,7 @@ def _ms(seconds: float | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The time, on the clock, from which and until which a request may be sent; the mark names the turn in Redis."""
+    """The time, on the clock, from which and until which a request may be sent; the mark names the turn."""
 
     at: float
     ends: float
@@ -110,11 +99,8 @@ NO_TURN = Turn(0.0, 0.0)
 class Limiter:
     """Waits for turns, in one call for all that ask at the same time; blocks nothing."""
 
-    def __init__(
-        self, scripts: ThrottleScripts, ask: Callable[[Call], Awaitable[Any]], clock: Monotonic = monotonic
-    ) -> None:
-        self._scripts = scripts
-        self._ask = ask
+    def __init__(self, turns: Turns, clock: Monotonic = monotonic) -> None:
+        self._turns = turns
         self._clock = clock
         self._asking: list[tuple[str, int, asyncio.Future[Turn]]] = []
         self._task: asyncio.Task[None] | None = None
@@ -151,18 +137,24 @@ class Limiter:
             asking, self._asking = self._asking, []
             asked_at = self._clock()
             try:
-                call = self._scripts.take([(host, missed) for host, missed, _ in asking])
-                reply = msgpack.unpackb(await self._ask(call))
+                granted = await self._turns.take([(host, missed) for host, missed, _ in asking])
             except BaseException as error:
                 self._fail([*asking, *self._asking], error)
                 raise
-            now, parts = self._clock(), iter(reply)
-            for (*_, future), wait_ms, slack_ms, mark in zip(asking, parts, parts, parts, strict=True):
+            now = self._clock()
+            for (*_, future), turn in zip(asking, granted, strict=True):
                 # The turn was given at some time between the asking and now.
-                ends = asked_at + (wait_ms + slack_ms) / 1000 if slack_ms else float("inf")
+                ends = asked_at + turn.wait_seconds + turn.slack_seconds if turn.slack_seconds else float("inf")
                 if not future.done():
-                    future.set_result(Turn(now + wait_ms / 1000, ends, int(mark)))
+                    future.set_result(Turn(now + turn.wait_seconds, ends, turn.mark))
         self._task = None
+
+    async def close(self) -> None:
+        """Gives up what is being asked; nobody may wait for a turn any more."""
+        while self._task is not None:
+            # Again, until it is heard, as in loop.py.
+            self._task.cancel()
+            await asyncio.wait([self._task], timeout=CANCEL_SECONDS)
 
     def _fail(self, asking: Sequence[tuple[str, int, "asyncio.Future[Turn]"]], error: BaseException) -> None:
         self._task, self._asking = None, []

@@ -28,7 +28,7 @@ BYTES_SLACK_SECONDS = 1.0
 LEAST_RATE = 1e-6
 HIGHEST_RATE = 1e5
 HIGHEST_BURST = 10_000
-HIGHEST_BYTE_RATE = 1e12
+HIGHEST_BYTE_RATE = HIGHEST_BUDGET = 1e12
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,7 @@ class Rule:
         strategy: one of STRATEGIES.
         concurrency: requests that the fleet has under way at a time; 0: any number.
         byte_rate: bytes a second that answers may have over a long time, with a token bucket; 0: any number.
+        budget: URLs that a crawl takes of the host; 0: any number.
     """
 
     rate: float = 0.0
@@ -51,6 +52,7 @@ class Rule:
     strategy: str = "token_bucket"
     concurrency: int = 0
     byte_rate: float = 0.0
+    budget: int = 0
 
     @property
     def paced(self) -> bool:
@@ -73,16 +75,17 @@ class Rule:
 
         It has: strategy, interval or window (us), burst, jitter, slack (ms), cap, bytes a second.
         """
+        # 0 would be without end.
+        slack_ms = max(1, round(self.slack_seconds * 1e3))
         if not self.rate:
             if not self.byte_rate:
                 return ["n", 0, 0, 0, 0, self.concurrency, 0] if self.concurrency else []
-            return ["t", 0, 1, 0, round(self.slack_seconds * 1e3), self.concurrency, self.byte_rate]
+            return ["t", 0, 1, 0, slack_ms, self.concurrency, self.byte_rate]
         span = self.burst / self.rate + self.slack_seconds
         burst = self.burst
         if self.strategy == "token_bucket":
             margin = MARGIN if self.burst > 1 else SINGLE_MARGIN
             span, burst = (1 + margin) / self.rate, max(1, self.burst - 1)
-        slack_ms = round(self.slack_seconds * 1e3)
         return [self.strategy[0], round(span * 1e6), burst, self.jitter, slack_ms, self.concurrency, self.byte_rate]
 
 
@@ -109,7 +112,13 @@ class RuleSet:
             if name in self.names:
                 return self.names[name]
             name = name.partition(".")[2]
-        return next((rule for glob, rule in self.globs if _glob_pattern(glob).fullmatch(host)), self.default)
+        return next((rule for glob, rule in self.globs if glob_pattern(glob).fullmatch(host)), self.default)
+
+    @property
+    def has_budgets(self) -> bool:
+        """Whether any rule has a budget."""
+        rules = (self.default, *self.names.values(), *(rule for _, rule in self.globs))
+        return any(rule.budget for rule in rules)
 
     @property
     def counts_bytes(self) -> bool:
@@ -173,9 +182,8 @@ def _rule(name: str, value: Any) -> Rule:
     strategy = parts.get("strategy", "token_bucket")
     if strategy not in STRATEGIES:
         raise ConfigError(f"{where} has the strategy {strategy!r}; known are {', '.join(STRATEGIES)}")
-    rate = _between(
-        where, "rate", parts.get("rate", 0 if {"concurrency", "byte_rate"} & set(parts) else None), 0, HIGHEST_RATE
-    )
+    no_rate = 0 if {"concurrency", "byte_rate", "budget"} & set(parts) else None
+    rate = _between(where, "rate", parts.get("rate", no_rate), 0, HIGHEST_RATE)
     if 0 < rate < LEAST_RATE:
         raise ConfigError(f"{where} has the rate {rate:g}; it must be 0 (no limit) or at least {LEAST_RATE:g} a second")
     burst = _between(where, "burst", parts.get("burst", 1), 1, HIGHEST_BURST)
@@ -184,7 +192,8 @@ def _rule(name: str, value: Any) -> Rule:
     byte_rate = _between(where, "byte_rate", parts.get("byte_rate", 0), 0, HIGHEST_BYTE_RATE)
     if byte_rate and strategy != "token_bucket":
         raise ConfigError(f"{where} has a byte_rate and the strategy {strategy!r}; a byte_rate needs token_bucket")
-    return Rule(rate, int(burst), jitter, strategy, int(concurrency), byte_rate)
+    budget = _between(where, "budget", parts.get("budget", 0), 0, HIGHEST_BUDGET)
+    return Rule(rate, int(burst), jitter, strategy, int(concurrency), byte_rate, int(budget))
 
 
 def _between(where: str, name: str, value: Any, least: float, most: float) -> float:
@@ -208,7 +217,8 @@ def _pack(value: Any) -> bytes:
 
 
 @lru_cache(maxsize=1024)
-def _glob_pattern(glob: str) -> re.Pattern[str]:
+def glob_pattern(glob: str) -> re.Pattern[str]:
+    """The pattern that a glob's whole hosts match."""
     return re.compile("".join({"*": ".*", "?": "."}.get(char, re.escape(char)) for char in glob), re.DOTALL)
 
 

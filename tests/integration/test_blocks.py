@@ -4,8 +4,9 @@ import msgpack
 import pytest
 
 from crawler.redisdb.scripts import run_now
-from crawler.throttle.limiter import Ages, ThrottleScripts
+from crawler.throttle.limiter import ThrottleScripts
 from crawler.throttle.rules import Rule, RuleSet
+from crawler.throttle.turns import Ages
 from tests.support.frontier import FleetOnServer, bodies, leases, page
 
 pytest_plugins = ("tests.support.fleet",)

@@ -182,3 +182,23 @@ def test_a_redirect_to_another_host_waits_for_that_host_s_turn(crawl: LabCrawl) 
     wait_for_end(crawl, *crawl.workers)
     times = times_of(crawl.lab)[there]
     assert min(gaps_of(times)) > 0.17
+
+
+def test_no_more_pages_of_a_host_are_fetched_than_its_budget(crawl: LabCrawl) -> None:
+    """Three workers follow the links of a site of hundreds of pages on three hosts, with 20 for each."""
+    with Lab(LabSpec(pages=600, hosts=3)) as site:
+        crawl.spider = "lab"
+        for _ in range(3):
+            crawl.start(['CRAWLER_THROTTLE={"*": {"budget": 20}}'], arguments={"url": site.url})
+        wait_for_end(crawl, *crawl.workers)
+        counts = Counter(hit.host for hit in site.times())
+    assert counts == {f"127.0.0.{host}": 20 for host in (1, 2, 3)}
+    assert crawl.counters()["over_budget"] > 0
+
+
+def test_a_calendar_without_end_ends(crawl: LabCrawl) -> None:
+    crawl.spider = "lab"
+    for _ in range(2):
+        crawl.start(["CRAWLER_TRAPS_DATES_MAX=40"], arguments={"url": f"{crawl.lab.base(0)}/calendar/2026/1"})
+    wait_for_end(crawl, *crawl.workers)
+    assert len(crawl.lab.times()) in {40, 41}, "the first is not a link"

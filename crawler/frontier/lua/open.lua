@@ -38,7 +38,9 @@ if opened then
   if seen == 0 or ARGV[6] ~= '1' then seen = generation end
   redis.call('HSET', STATE, 'generation', generation, 'seen_generation', seen, 'phase', 'open', 'start', '',
              'active', now, 'started', now)
-  redis.call('HDEL', COUNTERS, 'put', 'done', 'dead', 'retried', 'returned', 'callback_errors', 'filtered', 'stale')
+  redis.call('HDEL', COUNTERS, 'put', 'done', 'dead', 'retried', 'returned', 'callback_errors', 'filtered', 'stale',
+             'over_budget', 'trapped')
+  redis.call('DEL', SPENT)
   if seen == generation then redis.call('HDEL', COUNTERS, 'seen') end
 end
 redis.call('HSET', STATE, 'schema', ARGV[4], 'identity', cmsgpack.pack(mine), 'time', text(us))

@@ -1,8 +1,10 @@
 """Pages that are all known from the start: what a host is asked, and when, is up to its limits alone."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from scrapy import Request, Spider
@@ -32,6 +34,21 @@ class PacedSpider(Spider):
         yield from ()
 
 
+class FloodSpider(PacedSpider):
+    """The same, all at once: ``-a lead=`` seconds before the end of a window of ``-a window=`` seconds."""
+
+    name = "flood"
+
+    def __init__(self, window: str = "1", lead: str = "0", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._window, self._lead = float(window), float(lead)
+
+    async def start(self) -> AsyncIterator[Any]:
+        await asyncio.sleep((-monotonic() - self._lead) % self._window)
+        async for request in super().start():
+            yield request
+
+
 class ListedSpider(Spider):
     """``-a plan=`` is a JSON file of URLs."""
 
@@ -51,3 +68,34 @@ class ListedSpider(Spider):
     def failed(self, failure: Any) -> None:
         """Shows in the log that the spider was told of a failure."""
         self.logger.error("the errback got %r", failure.value)
+
+
+class LinkedSpider(ListedSpider):
+    """The same, all linked from the page ``-a url=``."""
+
+    name = "linked"
+
+    def __init__(self, url: str = "", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._page = url
+
+    async def start(self) -> AsyncIterator[Any]:
+        yield Request(self._page, self.parse_links)
+
+    def parse_links(self, response: Response) -> Iterator[Any]:
+        for url in self._urls:
+            yield Request(url)
+
+
+class FilesSpider(Spider):
+    """Its page has an item with the files of ``-a files=``, URLs separated by spaces; ``-a url=`` is the page."""
+
+    name = "files"
+
+    def __init__(self, url: str = "", files: str = "", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.start_urls = [url] if url else []
+        self._files = files.split()
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        yield {"file_urls": self._files}
