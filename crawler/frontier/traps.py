@@ -60,6 +60,8 @@ def suspicion_of(url: str) -> Suspicion | None:
 
 def _segments(url: str) -> Suspicion | None:
     segments = url.partition("?")[0].split("/")[3:]
+    if len(set(segments)) + _SEGMENT_LOWER > len(segments) + 1:
+        return None
     most = max(Counter(filter(None, segments)).values(), default=0)
     return Suspicion("repeating_segments", most >= _SEGMENT_STOP) if most >= _SEGMENT_LOWER else None
 
