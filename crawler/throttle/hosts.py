@@ -107,8 +107,8 @@ class Hosts:
             self._costly.set()
 
     async def crawl_delay(self, host: str, seconds: float, lifetime_seconds: float) -> None:
-        """Tells the fleet of the delay that a host's robots.txt asks for, and how long that holds; 0: none."""
-        await self._tell(self._scripts.delay(host, seconds, lifetime_seconds))
+        """Keeps requests of a host that far apart, for the whole fleet and so long."""
+        await self._tell(self._scripts.crawl_delay(host, seconds, lifetime_seconds))
 
     async def address(self, host: str, found: str) -> str:
         """The address by which the fleet goes for a host, one of which this worker found."""

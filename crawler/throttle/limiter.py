@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from crawler.clock import Monotonic, monotonic
 from crawler.loop import CANCEL_SECONDS
 from crawler.redisdb.scripts import Call, read_script
-from crawler.throttle.rules import RuleSet
+from crawler.throttle.rules import SINGLE_MARGIN, RuleSet
 from crawler.throttle.turns import Ages, Turns, Waits
 
 
@@ -66,9 +66,10 @@ class ThrottleScripts:
             args += (host, round(seconds * 1e6), count, int(good), size)
         return Call(self._report, self._keys, args)
 
-    def delay(self, host: str, seconds: float, lifetime_seconds: float) -> Call:
-        """Notes the delay that a host's robots.txt asks for; 0: none."""
-        return Call(self._delay, self._keys, [host, round(seconds * 1e6), _ms(lifetime_seconds)])
+    def crawl_delay(self, host: str, seconds: float, lifetime_seconds: float) -> Call:
+        """Keeps requests of a host that far apart, and for so long."""
+        apart = round(seconds * (1 + SINGLE_MARGIN) * 1e6)
+        return Call(self._delay, self._keys, [host, apart, _ms(lifetime_seconds)])
 
     def address(self, host: str, address: str) -> Call:
         """Makes an address that of a host, unless it has one; answered with what it has."""
