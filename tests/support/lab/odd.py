@@ -41,8 +41,19 @@ def echo(visit: Visit) -> Answer:
 
 
 def robots(visit: Visit) -> Answer:
-    """``/robots.txt``."""
-    return answer_of(200, visit.site.robots(visit.request.host).encode(), "text/plain; charset=utf-8")
+    """``/robots.txt``, or what was planned for this hit of it; the last of a plan answers all that follow."""
+    host = visit.request.host
+    plan = visit.site.robots_plans.get(host, [{}])
+    said = plan[min(visit.earlier, len(plan) - 1)]
+    if "location" in said:
+        return plain(said.get("status", 301), "It is there.", ("Location", said["location"]))
+    if said.get("status", 200) != 200:
+        return plain(said["status"], "No robots.txt.")
+    text = visit.site.robots(host)
+    if "comment_bytes" in said:
+        text = "# " + "-" * said["comment_bytes"] + "\n" + text
+    answer = answer_of(200, text.encode(), "text/plain; charset=utf-8")
+    return replace(answer, delay_seconds=said.get("delay_seconds", 0.0))
 
 
 def sitemap(visit: Visit) -> Answer:

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self, cast
 
 from tests.support.lab.hits import Hit
+from tests.support.lab.site import RobotsAnswer
 from tests.support.lab.spec import LabSpec
 from tests.support.lab.truth import Truth
 
@@ -90,6 +91,10 @@ class Lab:
         """From now on a host takes so many requests a second, or answers all with a status; 0 and 0: as it was."""
         self._ask("POST", f"mood?host={host}&rate={rate}&status={status}")
 
+    def plan_robots(self, plans: dict[int, list[RobotsAnswer]]) -> None:
+        """Until the next reset, robots.txt of these hosts answers as planned, hit by hit; the last answer stays."""
+        self._ask("POST", "robots", json.dumps(plans))
+
     def close(self) -> None:
         """End the process; does nothing the second time."""
         for pipe in (self._process.stdin, self._process.stdout):
@@ -110,12 +115,12 @@ class Lab:
     ) -> None:
         self.close()
 
-    def _ask(self, method: str, what: str) -> dict[str, Any]:
+    def _ask(self, method: str, what: str, body: str = "") -> dict[str, Any]:
         connection = HTTPConnection(self.spec.address(0), self.port, timeout=ANSWER_LIMIT_SECONDS)
         try:
-            connection.request(method, f"/_lab/{what}")
+            connection.request(method, f"/_lab/{what}", body or None)
             response = connection.getresponse()
-            body = response.read()
+            answer = response.read()
         except OSError as error:
             state = self._process.poll()
             ended = "still runs" if state is None else f"has ended with {state}"
@@ -123,5 +128,5 @@ class Lab:
         finally:
             connection.close()
         if response.status != 200:
-            raise LabFailed(f"/_lab/{what} answered {response.status}: {body[:200]!r}")
-        return cast("dict[str, Any]", json.loads(body))
+            raise LabFailed(f"/_lab/{what} answered {response.status}: {answer[:200]!r}")
+        return cast("dict[str, Any]", json.loads(answer))

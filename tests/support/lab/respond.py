@@ -27,7 +27,7 @@ class Responder:
     def answer(self, request: Request) -> Answer:
         """The answer to a request; unless it is for the lab itself, it is in the log from now on."""
         if request.target.startswith(PREFIX):
-            return control_answer(self._site.spec, self._log, self._moods, request)
+            return control_answer(self._site, self._log, self._moods, request)
         address = self._addresses[request.host]
         answer = (
             self._moods.refusal(request.host) or self._pages.get((request.host, request.target)) or self._page(request)

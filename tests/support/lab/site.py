@@ -1,5 +1,7 @@
 """The ordinary pages of a lab: where each is, what it links to, what it holds, how long it takes."""
 
+from typing import TypedDict
+
 from tests.support.lab.draws import draws, fraction
 from tests.support.lab.items import Item, item_of
 from tests.support.lab.markup import article, document, filled, link_list
@@ -11,6 +13,15 @@ TRAP_START = "/trap/0"
 PAGE = "/p/"
 
 
+class RobotsAnswer(TypedDict, total=False):
+    """What robots.txt answers in place of its own text: a status, where it leads, how late, and comments so long."""
+
+    status: int
+    location: str
+    delay_seconds: float
+    comment_bytes: int
+
+
 class Site:
     """Pages 0 to pages-1, page n on host n modulo hosts; links are a spanning tree and random ones beside."""
 
@@ -19,6 +30,7 @@ class Site:
         self._groups = spec.hosts if spec.same_host else 1
         self._trees: dict[int, Tree] = {}
         self._bases = [spec.base(host) for host in range(spec.hosts)]
+        self.robots_plans: dict[int, list[RobotsAnswer]] = {}
 
     @property
     def start_url(self) -> str:
