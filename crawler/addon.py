@@ -1,5 +1,6 @@
 """The one line of a project's ADDONS that makes its spiders members of a fleet."""
 
+import contextlib
 import logging
 import sys
 from collections.abc import Sequence
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from scrapy.crawler import Crawler
+from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy.extensions.throttle import AutoThrottle
 from scrapy.settings import BaseSettings
 from scrapy.utils.misc import load_object
@@ -123,6 +125,7 @@ class DistributedCrawl:
     def _install(self, settings: BaseSettings) -> None:
         let_seeds_be_fed(self._crawler)
         self._pace(settings)
+        self._obey_robots(settings)
         add = settings.setdefault_in_component_priority_dict
         add("SPIDER_MIDDLEWARES", _load("spidermw.LeaseSpiderMiddleware"), -1000)
         add("DOWNLOADER_MIDDLEWARES", _load("outcomes.OutcomeMiddleware"), 10)
@@ -144,6 +147,17 @@ class DistributedCrawl:
                 "DOWNLOADER is %s: requests are as far apart as it makes them, in each worker by itself",
                 _path_of(settings["DOWNLOADER"]),
             )
+
+    def _obey_robots(self, settings: BaseSettings) -> None:
+        name = "DOWNLOADER_MIDDLEWARES"
+        own = {load_object(path): place for path, place in settings.getdict(name).items()}
+        if not settings.getbool("ROBOTSTXT_OBEY") or own.get(RobotsTxtMiddleware, 0) is None:
+            return
+        for each in (name, name + "_BASE"):
+            with contextlib.suppress(KeyError):  # it is not in this one
+                settings.replace_in_component_priority_dict(
+                    each, RobotsTxtMiddleware, _load("robots.FleetRobotsMiddleware")
+                )
 
     def _replace_foreign(self, settings: BaseSettings) -> None:
         replaced = []

@@ -29,6 +29,7 @@ from crawler.throttle.hosts import Care, Hosts
 from crawler.throttle.limiter import Limiter, ThrottleScripts
 from crawler.throttle.redis import RedisTurns
 from crawler.throttle.refusals import Patience, Refusals
+from crawler.throttle.robots import Robots, RobotsScripts, Terms
 from crawler.throttle.rules import RuleSet
 
 log = logging.getLogger(__name__)
@@ -96,6 +97,7 @@ class Worker:
         turns = RedisTurns(self._throttle, hearing)
         self.blocks = Blocks(turns, self.dispatcher.hosts)
         self.hosts = Hosts(self._throttle, hearing, self._care(), self.blocks, self._refusals(turns))
+        self.robots = self._robots()
         self.feed = SeedFeed(
             self._questions,
             IntakeScripts(Intake(spec.start_key)),
@@ -137,6 +139,15 @@ class Worker:
             spec.longest_delay_seconds,
             spec.rules.counts_bytes,
         )
+
+    def _robots(self) -> Robots:
+        terms = Terms(
+            self.config["CRAWLER_ROBOTS_LIFETIME_SECONDS"],
+            self.config["CRAWLER_MEMBERSHIP_LAPSE_SECONDS"],
+            self.config["CRAWLER_ROBOTS_UNREACHABLE_MAX_SECONDS"],
+        )
+        looks, notes = (Stream(self.client, self.spec.target, self.session) for _ in range(2))
+        return Robots(RobotsScripts(self.session.keys, self.name, terms), looks.ask, notes.ask)
 
     @property
     def ended(self) -> bool:

@@ -143,6 +143,15 @@ SETTINGS: dict[str, Setting] = {
     "CRAWLER_TRAPS_DATES_MAX": Setting(
         5000, _number(0, whole=True), "URLs taken that differ in nothing but a date; all but a tenth come last."
     ),
+    "CRAWLER_ROBOTS_LIFETIME_SECONDS": Setting(
+        86_400.0, _number(1), "How long a robots.txt counts before it is fetched again."
+    ),
+    "CRAWLER_ROBOTS_DELAY_MAX_SECONDS": Setting(
+        30.0, _number(0), "Longest Crawl-delay that is kept to; longer ones are cut to it; 0: none is."
+    ),
+    "CRAWLER_ROBOTS_UNREACHABLE_MAX_SECONDS": Setting(
+        600.0, _number(0), "How long pages wait for a robots.txt that cannot be had before they are dead letters."
+    ),
     "CRAWLER_MEMBERSHIP_BEAT_SECONDS": Setting(5.0, _number(0.05), "Time between heartbeats."),
     "CRAWLER_MEMBERSHIP_LAPSE_SECONDS": Setting(
         10.5, _number(0.2), "A worker counts as dead this long after its last heartbeat."

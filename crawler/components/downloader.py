@@ -146,7 +146,8 @@ class PacedDownloader(Downloader):
         self, host: str, request: Request, lease: Lease | None, download: Coroutine[Any, Any, Response]
     ) -> Response:
         """Downloads, and tells the fleet what the answer says of the host."""
-        hosts, sent_at = self._node.worker.hosts, monotonic()
+        worker, sent_at = self._node.worker, monotonic()
+        hosts = worker.hosts
         hosts.refusals.sent(host)
         try:
             response = await download
@@ -160,7 +161,8 @@ class PacedDownloader(Downloader):
         elif response.status in BROKEN_CODES:
             await hosts.failed(host, sent_at)
         elif response.status not in ERROR_CODES:
-            await hosts.worked(host, sent_at, tried=lease is not None and lease.probes)
+            tried = worker.blocks.is_slowed(host) if lease is None else lease.probes
+            await hosts.worked(host, sent_at, tried=tried)
         if not request.meta.get("autothrottle_dont_adjust_delay"):
             good = response.status == 200  # noqa: PLR2004 - as AutoThrottle has it
             hosts.cost(host, request.meta.get("download_latency", 0.0), len(response.body), good=good)

@@ -27,6 +27,7 @@ from crawler.errors import (
     RedisUnreachable,
     TrawlnetError,
     Undeliverable,
+    UnserialisableRequest,
 )
 from crawler.frontier.held import Decoded, Lease, NewTry
 from crawler.frontier.identity import band_of, digest, instance_id
@@ -42,6 +43,7 @@ EXIT_ERROR = 1
 EXIT_USAGE = 2
 EXIT_UNREACHABLE = 3
 STORAGE_DELAY_MS = 5_000
+PUT_OFF_DELAY_MS = 5_000
 
 REDIS_SETTINGS = ("REDIS_URL", "REDIS_HOST", "REDIS_PORT", "REDIS_DB", "REDIS_PARAMS", "REDIS_ENCODING")
 
@@ -180,6 +182,20 @@ class Node:
     def wait_for_host(self, lease: Lease) -> None:
         """Gives a page back to its host's queue once the engine has done with it; the spider hears nothing of it."""
         lease.returned = True
+        self.view.mute(lease.requests)
+
+    def wait_in_frontier(self, lease: Lease, request: Request) -> None:
+        """The same; where redirects have brought the page to another request, that one goes to its host's queue."""
+        if lease.requests[0] is request:
+            self.wait_for_host(lease)
+            return
+        key = digest(self.fingerprint(request))
+        host, delay_ms = self.queues.of(request), 0
+        try:
+            body = self.codec.encode(request, b"" if lease.identity == key else lease.identity)
+        except UnserialisableRequest:
+            host, delay_ms, body = lease.host, PUT_OFF_DELAY_MS, lease.body
+        lease.retry = NewTry(host, band_of(request.priority), delay_ms, body)
         self.view.mute(lease.requests)
 
     # dispatch.Engine

@@ -56,6 +56,8 @@ class OutcomeMiddleware:
             lease.fail("private_target", str(exception), url=request.url)
         elif isinstance(exception, RefusedTarget):
             lease.fail("host_refused", str(exception), url=request.url)
+        elif isinstance(exception, RobotsUnreachable):
+            lease.fail("robots_unreachable", str(exception), url=request.url)
         elif isinstance(exception, IgnoreRequest):
             lease.tally("filtered")
         else:
@@ -91,6 +93,10 @@ class HostBlocked(IgnoreRequest):
 
 class RefusedTarget(IgnoreRequest):
     """An operator refuses the request's host."""
+
+
+class RobotsUnreachable(IgnoreRequest):
+    """The robots.txt of the page's site could not be had for longer than pages wait for it."""
 
 
 class PrivateTarget(IgnoreRequest):

@@ -47,7 +47,11 @@ class Queues:
         slot = request.meta.get("download_slot")
         if slot is not None and type(slot) is not OwnSlot:
             return queue_of(None, slot)
-        host = queue_of(urlparse_cached(request).hostname)
+        return self.of_host(urlparse_cached(request).hostname)
+
+    def of_host(self, hostname: str | None) -> str:
+        """The queue of requests of a host that name no slot of their own."""
+        host = queue_of(hostname)
         if self._scope == "host":
             return host
         return registered_domain(host) if self._scope == "domain" else self._addresses.get(host, host)

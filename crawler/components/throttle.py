@@ -27,6 +27,7 @@ from crawler.clock import monotonic
 from crawler.components.downloader import PATIENCE_CODES, asked_seconds
 from crawler.components.node import REDIS_SETTINGS, config_of, exit_code
 from crawler.components.pacing import rules_of
+from crawler.components.queues import Queues
 from crawler.components.scheduler import FrontierScheduler
 from crawler.components.view import EngineView
 from crawler.config import Config
@@ -108,6 +109,7 @@ class ThrottleMiddleware:
     _blocks: Blocks
     _refusals: Refusals
     _rules: RuleSet
+    _queues: Queues
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
@@ -151,6 +153,7 @@ class ThrottleMiddleware:
         try:
             config = config_of(self._crawler)
             self._rules = rules_of(self._crawler, config)
+            self._queues = Queues(config["CRAWLER_THROTTLE_SCOPE"])
             if any(self._crawler.settings.get(name) for name in REDIS_SETTINGS if name != "REDIS_ENCODING"):
                 turns, looks = await self._in_redis(config, config["CRAWLER_CRAWL"] or spider.name)
             else:
@@ -312,7 +315,7 @@ class ThrottleMiddleware:
 
     def _host_of(self, request: Request) -> str:
         named = None if request in self._unnamed else request.meta.get(SLOT)
-        return queue_of(urlparse_cached(request).hostname, named)
+        return queue_of(None, named) if named else self._queues.of_host(urlparse_cached(request).hostname)
 
     def _slow_down(self, host: str) -> None:
         door = self._doors.get(host)

@@ -47,8 +47,9 @@ class Partition:
     def key(self, name: str) -> str:
         """Name of one key: one of FIXED, or ``q:<host>:<band>`` (LIST), ``prio:<host>`` (ZSET of bands); of hosts with
         a limit ``host:<host>`` (HASH) and ``turns:<host>`` (LIST), of hosts that asked for patience ``heard:<host>``,
-        that fail ``failing:<host>``, that are slowed down ``pace:<host>`` (HASHes), each until it tells nothing any
-        more; of ``scheme://authority`` ``robots:<site>`` (HASH) as long as it counts; ``busy:<worker>`` (HASH host -> permits) for a day, ``addresses`` (HASH host -> address) for a day.
+        that fail ``failing:<host>``, that are slowed down ``pace:<host>``, of a scheme and authority ``robots:<site>``
+        (HASHes), each until it tells nothing any more; ``busy:<worker>`` (HASH host -> permits) and ``addresses``
+        (HASH host -> address) for a day.
         """
         return self.prefix + name
 

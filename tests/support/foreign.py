@@ -8,6 +8,7 @@ from typing import Self
 from scrapy import Request
 from scrapy.core.scheduler import Scheduler
 from scrapy.crawler import Crawler
+from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy.dupefilters import BaseDupeFilter
 from scrapy.utils.request import fingerprint
 
@@ -28,6 +29,10 @@ class NoThirdLeaf(BaseDupeFilter):
 
 class OwnScheduler(Scheduler):
     """A scheduler of another kind."""
+
+
+class OwnRobots(RobotsTxtMiddleware):
+    """Its own way to robots.txt."""
 
 
 class TroubleOnce:

@@ -1,4 +1,4 @@
-"""What is asked of the lab itself: GET /_lab/hits (or hits?times=1), truth and stats, POST /_lab/reset, mood and robots.
+"""What is asked of the lab itself: GET /_lab/hits (or hits?times=1), truth, stats; POST reset, mood and robots.
 
 The body of ``robots`` maps numbers of hosts to lists of answers of their robots.txt (site.py); ``reset`` ends them.
 """

@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import date
 from typing import Any
+from urllib.parse import urljoin
 
 from scrapy import FormRequest, Request, Spider
 from scrapy.downloadermiddlewares.retry import get_retry_request
@@ -180,7 +181,7 @@ class RedirectsSpider(_AtLab):
 
 
 class InlineSpider(_AtLab):
-    """Its callback fetches ``-a inner=`` by itself before it yields."""
+    """Its callback fetches ``-a inner=``, a path or URL, by itself before it yields."""
 
     name = "inline"
 
@@ -192,7 +193,7 @@ class InlineSpider(_AtLab):
     async def parse(self, response: Any) -> AsyncIterator[Any]:
         engine = self.crawler.engine
         assert engine is not None
-        inner = await engine.download_async(Request(self.base + self.inner))
+        inner = await engine.download_async(Request(urljoin(self.base, self.inner)))
         for item in items_of(response):
             yield {**item, "inner": inner.status}
         yield Request(f"{self.base}/leaf/2", callback=self.parse_leaf)
