@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from scrapy.crawler import Crawler
+from scrapy.downloadermiddlewares.cookies import CookiesMiddleware
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy.extensions.throttle import AutoThrottle
 from scrapy.settings import BaseSettings
@@ -125,7 +126,10 @@ class DistributedCrawl:
     def _install(self, settings: BaseSettings) -> None:
         let_seeds_be_fed(self._crawler)
         self._pace(settings)
-        self._obey_robots(settings)
+        if settings.getbool("ROBOTSTXT_OBEY"):
+            self._stand_in(settings, RobotsTxtMiddleware, "robots.FleetRobotsMiddleware")
+        if config_of(self._crawler)["CRAWLER_COOKIES_LIFETIME_SECONDS"]:
+            self._stand_in(settings, CookiesMiddleware, "cookies.SharedCookiesMiddleware")
         add = settings.setdefault_in_component_priority_dict
         add("SPIDER_MIDDLEWARES", _load("spidermw.LeaseSpiderMiddleware"), -1000)
         add("DOWNLOADER_MIDDLEWARES", _load("outcomes.OutcomeMiddleware"), 10)
@@ -148,16 +152,15 @@ class DistributedCrawl:
                 _path_of(settings["DOWNLOADER"]),
             )
 
-    def _obey_robots(self, settings: BaseSettings) -> None:
+    def _stand_in(self, settings: BaseSettings, scrapys: type[Any], ours: str) -> None:
+        """Puts a middleware in the place of Scrapy's, unless the project has taken that out or has one of its own."""
         name = "DOWNLOADER_MIDDLEWARES"
         own = {load_object(path): place for path, place in settings.getdict(name).items()}
-        if not settings.getbool("ROBOTSTXT_OBEY") or own.get(RobotsTxtMiddleware, 0) is None:
+        if own.get(scrapys, 0) is None:
             return
         for each in (name, name + "_BASE"):
             with contextlib.suppress(KeyError):  # it is not in this one
-                settings.replace_in_component_priority_dict(
-                    each, RobotsTxtMiddleware, _load("robots.FleetRobotsMiddleware")
-                )
+                settings.replace_in_component_priority_dict(each, scrapys, _load(ours))
 
     def _replace_foreign(self, settings: BaseSettings) -> None:
         replaced = []

@@ -13,6 +13,7 @@ from redis.asyncio import Redis as AsyncRedis
 
 from crawler.config import Config
 from crawler.dispatch import Dispatcher
+from crawler.download.cookies import CookieScripts, CookieStore
 from crawler.errors import ClashError
 from crawler.frontier.held import Engine
 from crawler.frontier.options import Options, Slots
@@ -98,6 +99,11 @@ class Worker:
         self.blocks = Blocks(turns, self.dispatcher.hosts)
         self.hosts = Hosts(self._throttle, hearing, self._care(), self.blocks, self._refusals(turns))
         self.robots = self._robots()
+        self.cookies = CookieStore(
+            CookieScripts(self.session.keys, config["CRAWLER_COOKIES_LIFETIME_SECONDS"]),
+            Stream(self.client, spec.target, self.session).ask,
+            lambda: self.dispatcher.fleet.cookies,
+        )
         self.feed = SeedFeed(
             self._questions,
             IntakeScripts(Intake(spec.start_key)),

@@ -143,6 +143,9 @@ SETTINGS: dict[str, Setting] = {
     "CRAWLER_TRAPS_DATES_MAX": Setting(
         5000, _number(0, whole=True), "URLs taken that differ in nothing but a date; all but a tenth come last."
     ),
+    "CRAWLER_COOKIES_LIFETIME_SECONDS": Setting(
+        86_400.0, _number(0), "How long the fleet keeps cookies that do not change; 0: each worker has its own."
+    ),
     "CRAWLER_ROBOTS_LIFETIME_SECONDS": Setting(
         86_400.0, _number(1), "How long a robots.txt counts before it is fetched again."
     ),

@@ -124,7 +124,7 @@ class Claimed:
 @dataclass(frozen=True, slots=True)
 class Fleet:
     """What is left anywhere, as of the last claim; ages in seconds. A host's next turn can be taken after
-    ``turn_seconds``; None where no host waits for its turn.
+    ``turn_seconds``; None where no host waits for its turn. ``cookies`` is the version of their last change.
     """
 
     waiting: int = 0
@@ -138,6 +138,7 @@ class Fleet:
     feeding: int = 0
     feeders: int = 0
     turn_seconds: float | None = None
+    cookies: int = 0
 
     @property
     def quiet(self) -> bool:
@@ -368,7 +369,7 @@ class Session:
 
 def read_fleet(parts: Sequence[Any], turn_ms: int = -1) -> Fleet:
     """Reads what lib/lease.lua's ``fleet`` returns."""
-    waiting, delayed, in_flight, suspects, start, phase, idle_ms, due_ms, feeding, feeders = parts
+    waiting, delayed, in_flight, suspects, start, phase, idle_ms, due_ms, feeding, feeders, cookies = parts
     return Fleet(
         waiting,
         delayed,
@@ -381,4 +382,5 @@ def read_fleet(parts: Sequence[Any], turn_ms: int = -1) -> Fleet:
         feeding,
         feeders,
         turn_ms / 1000 if turn_ms >= 0 else None,
+        cookies,
     )

@@ -49,7 +49,8 @@ class Partition:
         a limit ``host:<host>`` (HASH) and ``turns:<host>`` (LIST), of hosts that asked for patience ``heard:<host>``,
         that fail ``failing:<host>``, that are slowed down ``pace:<host>``, of a scheme and authority ``robots:<site>``
         (HASHes), each until it tells nothing any more; ``busy:<worker>`` (HASH host -> permits) and ``addresses``
-        (HASH host -> address) for a day.
+        (HASH host -> address) for a day; ``cookies:<generation>:<jar>`` (HASH of domains)
+        and ``jars`` (ZSET of their changes) for a lifetime.
         """
         return self.prefix + name
 

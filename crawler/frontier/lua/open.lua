@@ -40,7 +40,7 @@ if opened then
              'active', now, 'started', now)
   redis.call('HDEL', COUNTERS, 'put', 'done', 'dead', 'retried', 'returned', 'callback_errors', 'filtered', 'stale',
              'over_budget', 'trapped')
-  redis.call('DEL', SPENT)
+  redis.call('DEL', SPENT, P .. 'jars')
   if seen == generation then redis.call('HDEL', COUNTERS, 'seen') end
 end
 redis.call('HSET', STATE, 'schema', ARGV[4], 'identity', cmsgpack.pack(mine), 'time', text(us))

@@ -63,7 +63,7 @@ end
 -- What the fleet has left; a worker decides from it whether the crawl is at its end.
 local function fleet(at)
   local c = redis.call('HMGET', COUNTERS, 'waiting', 'done', 'dead')
-  local s = redis.call('HMGET', STATE, 'start', 'phase', 'active')
+  local s = redis.call('HMGET', STATE, 'start', 'phase', 'active', 'cookies')
   local due = redis.call('ZRANGE', DELAYED, 0, 0, 'WITHSCORES')
   local feeding = 0
   for _, feeder in ipairs(redis.call('SRANDMEMBER', FEEDERS, 16)) do
@@ -71,5 +71,5 @@ local function fleet(at)
   end
   return {tonumber(c[1] or 0), redis.call('ZCARD', DELAYED), redis.call('HLEN', INFLIGHT), redis.call('LLEN', SUSPECTS),
           s[1] or '', s[2] or '', at - tonumber(s[3] or at), tonumber(due[2] or 0) - at, feeding,
-          redis.call('SCARD', FEEDERS)}
+          redis.call('SCARD', FEEDERS), tonumber(s[4] or 0)}
 end

@@ -1,0 +1,1 @@
+"""What a fetch leaves behind for the ones that follow."""
