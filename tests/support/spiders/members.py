@@ -10,7 +10,7 @@ from tests.support.lab.sessions import LOGIN, MEMBER_PAGES
 
 
 class MembersSpider(Spider):
-    """Logs in once, and then asks for ``-a count=`` pages for members of ``-a base=``, with the cookiejar ``-a jar=``."""
+    """Logs in once, and then asks for ``-a count=`` pages of ``-a base=``, with the cookiejar ``-a jar=``."""
 
     name = "members"
 
