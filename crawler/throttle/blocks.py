@@ -14,6 +14,9 @@ CLAIM_SECONDS = 2.0
 PAUSED_SECONDS = 3600.0
 """A paused host counts as blocked for so long, until the next look says otherwise."""
 
+FORESEEN_SECONDS = 60.0
+"""For so long at most what was foreseen counts although Redis has not heard of it."""
+
 KNOWN_HOSTS = 10_000
 
 
@@ -30,6 +33,7 @@ class Blocks:
         self._hosts = hosts
         self._clock = clock
         self._until: dict[str, float] = {}
+        self._foreseen: dict[str, float] = {}
         self._states: dict[str, int] = {}
         self._changed = asyncio.Event()
         self._changed_at = clock()
@@ -59,8 +63,20 @@ class Blocks:
             self._changed.set()
 
     def foresee(self, host: str, wait_seconds: float) -> None:
-        """Blocks a host here at once, for what would be sent before Redis has answered."""
-        self._until[host] = max(self.until(host), self._clock() + wait_seconds)
+        """Blocks a host here at once, for what would be sent before Redis has answered; until ``told`` no look at
+        Redis lifts that.
+        """
+        now = self._clock()
+        self._until[host] = max(self.until(host), now + wait_seconds)
+        self._foreseen[host] = now + FORESEEN_SECONDS
+
+    def told(self, host: str) -> None:
+        """Says that Redis has heard of what was foreseen."""
+        self._foreseen.pop(host, None)
+
+    def _unheard(self, host: str) -> float:
+        now = self._clock()
+        return self.until(host) - now if self._foreseen.get(host, 0.0) > now else 0.0
 
     async def run(self) -> None:
         """Learns what holds, whenever it has changed, for the hosts that this worker has to do with.
@@ -78,7 +94,7 @@ class Blocks:
                 async with self.turn:
                     standings = await self._turns.look(hosts)
                 for host, standing in zip(hosts, standings, strict=True):
-                    self.learn(host, standing.left_seconds, standing.state)
+                    self.learn(host, max(standing.left_seconds, self._unheard(host)), standing.state)
 
     def learn(self, host: str, left_seconds: float, state: int = SLOWED) -> None:
         """Takes what Redis says of a host: for how long it is blocked, and what else holds for it."""
@@ -100,4 +116,5 @@ class Blocks:
     def _forget(self) -> None:
         now = self._clock()
         self._until = {host: until for host, until in self._until.items() if until > now}
+        self._foreseen = {host: until for host, until in self._foreseen.items() if until > now}
         self._states = {host: state for host, state in self._states.items() if host in self._until}

@@ -109,7 +109,7 @@ class _Heard:
     when it is blocked; seconds of the clock.
     """
 
-    event: float = -math.inf
+    ends: float = -math.inf
     count: int = 0
     forgotten_at: float = -math.inf
     until: float = -math.inf
@@ -159,10 +159,10 @@ class MemoryTurns:
         first, longest, most = waits
         heard = self._heard.setdefault(host, _Heard())
         if heard.forgotten_at <= now:
-            heard.event, heard.count = -math.inf, 0
-        new = now - ages.sent > heard.event
+            heard.ends, heard.count = -math.inf, 0
+        new = now - ages.sent >= heard.ends
         if new:
-            well = ages.well is not None and now - ages.well > heard.event
+            well = ages.well is not None and now - ages.well >= heard.ends
             heard.count = 1 if well else heard.count + 1
         wait = 0.0
         if wait_seconds is not None:
@@ -171,7 +171,7 @@ class MemoryTurns:
             wait = min(first * 2 ** min(heard.count - 1, MOST_DOUBLINGS), longest)
             wait *= 1 + self._uniform(0, BACKOFF_JITTER)
         if new:
-            heard.event, heard.forgotten_at = now, now + 3 * max(wait, first)
+            heard.ends, heard.forgotten_at = now + wait, now + 3 * max(wait, first)
         heard.until = max(heard.until, now + wait)
         return max(0.0, heard.until - now), new
 

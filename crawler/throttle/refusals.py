@@ -90,6 +90,7 @@ class Refusals:
         # What is learned of this answer must not be overtaken by what was asked before it.
         async with self._blocks.turn:
             left, new = await self._turns.hear(host, wait_seconds, self.ages(host, sent_at), waits, self._rate(host))
+        self._blocks.told(host)
         if new:
             log.info("%s asks for patience: nobody asks it for %.1f s", host, left)
         if left > 0:

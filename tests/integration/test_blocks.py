@@ -39,6 +39,18 @@ def test_eight_answers_to_what_was_sent_at_once_are_one_event(fleet: FleetOnServ
     assert 1.0 <= heard[0][0] <= 1.1
 
 
+@both
+def test_answers_to_who_had_not_heard_of_an_event_belong_to_it(fleet: FleetOnServer) -> None:
+    """What another worker sent a moment after the first answer, and long before the block was over."""
+    left, _ = hear(fleet)
+    fleet.advance(0.5)
+    again, new = hear(fleet)
+    assert again == pytest.approx(left - 0.5, abs=0.002)
+    assert not new
+    fleet.advance(left)
+    assert hear(fleet)[1], "it was sent when the block was over"
+
+
 def test_waits_double_with_each_event_and_are_forgotten(fleet: FleetOnServer) -> None:
     waits = []
     for _ in range(9):

@@ -93,7 +93,8 @@ def test_nothing_is_stored_where_no_storage_is_set(flat: UserProject, lab: Lab) 
 
 def test_its_operator_s_commands_work_in_it(flat: UserProject, lab: Lab) -> None:
     url = f"{lab.base(0)}/leaf/1"
-    assert flat.trawlnet("seed", "books", url, "--json").json() == {"read": 1, "new": 1, "known": 0, "bad": 0}
+    fed = {"read": 1, "new": 1, "known": 0, "bad": 0, "over_budget": 0}
+    assert flat.trawlnet("seed", "books", url, "--json").json() == fed
     flat.finish("books", url=url)
     assert flat.trawlnet("status", "books", "--json").json()["state"] == "finished"
     exported = flat.start("crawler.cli", "export", flat.storage).end()

@@ -138,7 +138,7 @@ def test_a_byte_rate_holds_over_time(crawl: LabCrawl) -> None:
 
 def test_orders_hold_for_all_workers_within_a_second(crawl: LabCrawl) -> None:
     first, second = crawl.lab.spec.address(0), crawl.lab.spec.address(1)
-    urls = [f"{crawl.lab.base(host)}/slow/0.05?n={number}" for number in range(400) for host in (0, 1)]
+    urls = [f"{crawl.lab.base(host)}/slow/0.2?n={number}" for number in range(400) for host in (0, 1)]
     start(crawl, urls, "CONCURRENT_REQUESTS=8", workers=2)
     crawl.wait_for_hits(40)
     host_command(crawl, "pause", "listed", first)

@@ -125,6 +125,21 @@ def test_five_failures_open_a_circuit_and_one_request_tries_it(fleet: FleetOnSer
     assert not any(one.turn for one in claimed)
 
 
+@both
+def test_failures_of_who_had_not_heard_of_the_open_circuit_do_not_open_it_for_longer(fleet: FleetOnServer) -> None:
+    """Workers hear of it one after another; in between they may send what fails too."""
+    for _ in range(5):
+        left, _ = fail(fleet)
+    for _ in range(8):
+        fleet.advance(0.2)
+        left -= 0.2
+        again, opened = fail(fleet)
+        assert again == pytest.approx(left, abs=0.01)
+        assert not opened
+    fleet.advance(left + 0.2)
+    assert 10 <= fail(fleet)[0] <= 11.1
+
+
 def test_an_answer_from_before_the_circuit_opened_does_not_close_it(fleet: FleetOnServer) -> None:
     for _ in range(5):
         fail(fleet)

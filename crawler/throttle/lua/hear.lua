@@ -5,20 +5,20 @@
 --       that names none (ms; it doubles with each event; 0: only waits that are named count), 5 longest of those (ms),
 --       6 longest wait that a host may ask for (ms), 7 age of the last request that it answered well (ms) or -1,
 --       8 how often the caller asked it of late (requests in 1,000 s).
--- heard:<host> HASH: event us of the last event, count events in a row with no good answer between; forgotten when twice the
+-- heard:<host> HASH: ends us at which the wait of the last event ends, count events in a row with no good answer between; forgotten when twice the
 -- wait went by after it.
--- What was sent before the last event began belongs to it: eight answers at once are one event.
+-- What was sent before that belongs to the event: eight answers at once are one, also those to who had not heard of it yet.
 -- Returns packed {ms until the host may be asked, 1 if this was a new event}.
 local us = clock()
 local now = math.floor(us / 1000)
 local host, asked, age = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local first, longest, most = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local key = P .. 'heard:' .. host
-local known = redis.call('HMGET', key, 'event', 'count')
-local new = us - age * 1000 > tonumber(known[1] or 0)
+local known = redis.call('HMGET', key, 'ends', 'count')
+local new = us - age * 1000 >= tonumber(known[1] or 0)
 local well = tonumber(ARGV[7])
 local count = tonumber(known[2] or 0) + (new and 1 or 0)
-if new and well >= 0 and us - well * 1000 > tonumber(known[1] or 0) then count = 1 end
+if new and well >= 0 and us - well * 1000 >= tonumber(known[1] or 0) then count = 1 end
 -- Jitter of a tenth, from the clock's last digits: Redis seeds Lua's generator alike for each script.
 local wait = math.min(first * 2 ^ (count - 1), longest) * (1 + us % 997 / 9970)
 if asked >= 0 then
@@ -47,7 +47,7 @@ local function slow_down()
 end
 
 if new then
-  redis.call('HSET', key, 'event', text(us), 'count', count)
+  redis.call('HSET', key, 'ends', text(us + wait * 1000), 'count', count)
   redis.call('PEXPIRE', key, 3 * math.max(wait, first, 1))
   if first > 0 then slow_down() end
 end
