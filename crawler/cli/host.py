@@ -40,7 +40,7 @@ def host_list(
     as_json: Json = False,
     settings: Settings = None,
 ) -> None:
-    """Show hosts that are ordered, blocked or slowed down first, then others with waiting URLs."""
+    """Show hosts: those ordered, blocked or slowed down first, then those with URLs."""
     with _desk(settings, spider) as desk:
         found = desk.overview(most)
     if as_json:
@@ -85,7 +85,7 @@ def host_pause(spider: SpiderName, host: HostName, settings: Settings = None) ->
 
 @host_app.command("block")
 def host_block(spider: SpiderName, host: HostName, settings: Settings = None) -> None:
-    """Let nobody ask a host; its URLs become dead letters, which can be replayed after resume."""
+    """Let nobody ask a host; its URLs become dead letters (trawlnet dead)."""
     with _desk(settings, spider) as desk:
         desk.block(host)
     _say(f"{host} is blocked, until: trawlnet host resume {spider} {host}")
@@ -93,7 +93,7 @@ def host_block(spider: SpiderName, host: HostName, settings: Settings = None) ->
 
 @host_app.command("resume")
 def host_resume(spider: SpiderName, host: HostName, settings: Settings = None) -> None:
-    """Lift an order, a block, and all that slows a host down; its rule holds again."""
+    """Lift an order, a block and what slows a host down."""
     with _desk(settings, spider) as desk:
         had = desk.resume(host)
     _say(f"{host} is as its rule says" + ("" if had else "; there was no order for it"))
