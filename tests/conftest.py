@@ -13,6 +13,7 @@ ON_OLDEST = ("unit", "fundamentals", "integration")
 
 NEWEST_ONLY = {
     "test_ending.py",
+    "test_hosts_live.py",
     "test_leases_live.py",
     "test_seeding_live.py",
     "test_storage_live.py",
@@ -20,7 +21,7 @@ NEWEST_ONLY = {
     "test_workers_seed.py",
     "test_workers_slow.py",
 }
-"""Long tests of what does not depend on the version of Scrapy: leases, the end and the feed of a fleet."""
+"""Long tests of what does not depend on the version of Scrapy: leases, limits, the end and the feed of a fleet."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

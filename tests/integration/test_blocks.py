@@ -91,7 +91,8 @@ def test_a_blocked_host_gives_no_entry_until_its_time(fleet: FleetOnServer, rule
     worker.put(*(page(f"http://{host}.test/{number}") for host in "ab" for number in range(2)))
     hear(fleet, 5.0)
     assert {one.host for one in worker.claim(ahead_us=300_000)} == {"b.test"}
-    assert worker.left.turn_seconds == pytest.approx(4.7, abs=0.01)
+    # Turns, where it has a rule, are given ahead.
+    assert worker.left.turn_seconds == pytest.approx(4.7 if rules.default.rate else 5.0, abs=0.01)
     [turn] = fleet.take("a.test")
     assert (turn.wait_seconds, turn.slack_seconds) == (1.0, -0.001), "to be asked for again"
     fleet.advance(4.6)

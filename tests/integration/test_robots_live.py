@@ -122,7 +122,7 @@ def test_it_is_asked_again_when_its_lifetime_is_over(crawl: LabCrawl) -> None:
 def test_nothing_is_asked_of_a_host_before_its_robots_txt_can_be_had(crawl: LabCrawl, status: int) -> None:
     refusal: RobotsAnswer = {"status": status}
     crawl.lab.plan_robots({0: [refusal, refusal, {}]})
-    urls = flat(crawl, 20) + flat(crawl, 20, host=1)
+    urls = flat(crawl, 5) + flat(crawl, 20, host=1)
     finish(crawl, urls, workers=2)
     assert robots_hits(crawl) == [3, 1, 0]
     assert_each_once(crawl, urls)

@@ -89,6 +89,15 @@ def test_a_host_without_a_rule_is_slowed_from_what_it_was_asked(fleet: FleetOnSe
     assert len(worker.claim(40)) > 30
 
 
+def test_a_host_that_was_hardly_asked_is_slowed_when_it_refuses_again(fleet: FleetOnServer) -> None:
+    """Its first answer says nothing of what it takes."""
+    wait = refuse(fleet, rate=0.5)
+    assert not fleet.redis.exists(fleet.key("pace:a.test"))
+    fleet.advance(wait + 0.2)
+    fleet.advance(refuse(fleet, rate=0.5) + 0.01)
+    assert 1 / interval(fleet) == pytest.approx(0.55, rel=0.05)
+
+
 @both
 @pytest.mark.parametrize("strategy", ["sliding_window", "fixed_window"])
 def test_windows_hold_beside_a_slowdown(fleet: FleetOnServer, strategy: str) -> None:

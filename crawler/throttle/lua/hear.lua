@@ -29,6 +29,7 @@ end
 wait = math.ceil(wait)
 
 -- The rate at which it was asked: that of its rule or to which it was slowed, else the caller's with as much of each other worker.
+-- A first refusal of a host that the caller has hardly asked yet tells nothing of its rate.
 local function slow_down()
   local rule, record = rule_of(host), P .. 'pace:' .. host
   local own = rule and rule[2] > 0 and (rule[1] == 't' and 1 or rule[3]) * 1e6 / rule[2]
@@ -38,6 +39,7 @@ local function slow_down()
     rate = math.min(grown(tonumber(slowed[1]), tonumber(slowed[2]), us), own or 1e9)
     top = own or tonumber(slowed[3])
   elseif not own then
+    if not known[1] and tonumber(ARGV[8]) <= 1000 then return end
     rate = math.max(1, tonumber(ARGV[8]) / 1000 * math.max(1, redis.call('ZCARD', WORKERS)))
     top = 10 * rate
   end
