@@ -7,9 +7,7 @@ runs up to its signal ``request_reached_downloader`` in the step in which the la
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -24,6 +22,7 @@ from scrapy.utils.misc import load_object
 
 from crawler.assembly import worker_name
 from crawler.clock import monotonic
+from crawler.components.door import Door
 from crawler.components.downloader import PATIENCE_CODES, asked_seconds
 from crawler.components.node import REDIS_SETTINGS, config_of, exit_code
 from crawler.components.pacing import rules_of
@@ -60,46 +59,6 @@ WATCH_SECONDS = 0.1
 SLOT = "download_slot"
 
 
-@dataclass(slots=True)
-class _Door:
-    """Requests of one download slot: in the downloader, waiting here, and those of them that may not take a turn yet.
-
-    Who may has its slot free when the turn comes, so that what is sent is sent in its turn. ``slow``: those that wait
-    wait for their host, and hold no capacity.
-    """
-
-    places: int = 1
-    ahead: int = 1
-    slow: bool = False
-    sent: int = 0
-    waiting: int = 0
-    queue: deque["asyncio.Future[None]"] = field(default_factory=deque)
-
-    @property
-    def _free(self) -> int:
-        taking = self.waiting - len(self.queue)
-        return min(self.places - self.sent, self.ahead) - taking
-
-    def enter(self) -> "asyncio.Future[None]":
-        """A future that is done when a turn may be taken."""
-        may = asyncio.get_running_loop().create_future()
-        self.waiting += 1
-        self.queue.append(may)
-        self.admit()
-        return may
-
-    def leave(self, may: "asyncio.Future[None]") -> None:
-        """Gives up waiting, or goes on to the downloader."""
-        self.waiting -= 1
-        if may.cancelled():
-            self.queue.remove(may)
-
-    def admit(self) -> None:
-        """Lets those take turns who may."""
-        while self.queue and self._free > 0:
-            self.queue.popleft().set_result(None)
-
-
 class ThrottleMiddleware:
     """Lets a request pass when the turn of its host has come; in Redis for all processes of a spider where a REDIS_
     setting says where that is, else for this process.
@@ -115,7 +74,7 @@ class ThrottleMiddleware:
         self._crawler = crawler
         self._view = EngineView(crawler)
         self._keeps_delay = crawler.settings.getbool("AUTOTHROTTLE_ENABLED")
-        self._doors: dict[str, _Door] = {}
+        self._doors: dict[str, Door] = {}
         self._waiting: set[asyncio.Task[None]] = set()
         self._slow = self._room = 0
         self._stopping = False
@@ -289,8 +248,8 @@ class ThrottleMiddleware:
         self._doors[key].sent -= 1
         self._admit(key)
 
-    def _door(self, key: str) -> _Door:
-        return self._doors.setdefault(key, _Door())
+    def _door(self, key: str) -> Door:
+        return self._doors.setdefault(key, Door())
 
     def _admit(self, key: str) -> None:
         if door := self._doors.get(key):

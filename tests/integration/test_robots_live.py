@@ -217,7 +217,7 @@ def test_a_killed_worker_s_fetch_is_taken_over(crawl: LabCrawl) -> None:
     wait_for_end(crawl, crawl.workers[1])
     assert robots_hits(crawl) == [2, 0, 0]
     asked, again = (hit.at for hit in crawl.lab.times() if hit.path == "/robots.txt")
-    assert again - asked < 12
+    assert again - asked < 45, "before it times out"
     assert_each_once(crawl, urls)
 
 
