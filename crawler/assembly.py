@@ -336,6 +336,7 @@ class Worker:
                 "Redis did not answer in %.0f s: what is held comes back when the leases run out",
                 CLOSE_SECONDS,
             )
+            self.dispatcher.stopped = True
             for task in self._tasks:
                 await task.stop()
         finally:
@@ -345,5 +346,6 @@ class Worker:
 
     async def _stop_tasks(self) -> None:
         async with self.dispatcher.between:
+            self.dispatcher.stopped = True
             for task in self._tasks:
                 await task.stop()

@@ -58,6 +58,7 @@ class Dispatcher:
         self._fleet_at = clock()
         self.fleet = Fleet()
         self.wanted = asyncio.Event()
+        self.stopped = False  # exchanges are over: what leaves the crawl gives back the rest
         self.claiming = True
         self.pages = 0
         self.offers = 0
@@ -388,6 +389,8 @@ class Dispatcher:
         if not mine:
             return
         async with self._turn:
+            if self.stopped:
+                return
             try:
                 await self._stream.exchange([], Plan(back=list(mine)), None)
             except StaleSession as error:

@@ -15,11 +15,13 @@ NEWEST_ONLY = {
     "test_ending.py",
     "test_hosts_live.py",
     "test_leases_live.py",
+    "test_pace_live.py",
     "test_seeding_live.py",
     "test_storage_live.py",
     "test_workers_live.py",
     "test_workers_seed.py",
     "test_workers_slow.py",
+    "test_workers_stop.py",
 }
 """Long tests of what does not depend on the version of Scrapy: leases, limits, the end and the feed of a fleet."""
 

@@ -239,6 +239,19 @@ def test_a_stopping_worker_settles_what_ended_and_gives_back_the_rest_in_order(f
     assert len(leases(claimed)) == 6
 
 
+@both
+def test_what_is_given_back_after_the_end_is_left_to_the_leaving(fleet: FleetOnServer) -> None:
+    async def story(worker: Worker) -> None:
+        fleet.worker("other").put(page("http://a.test/"))
+        await worker.tick()
+        worker.dispatcher.stopped = True
+        asked = worker.stream.round_trips
+        await worker.dispatcher.give_back(worker.dispatcher.release_unstarted())
+        assert worker.stream.round_trips == asked
+
+    crawl(fleet, story)
+
+
 # The background task.
 
 

@@ -82,9 +82,11 @@ def test_the_idle_limit_counts_from_the_last_activity(lab: Lab, tmp_path: Path) 
 
 def test_a_worker_stays_while_another_holds_a_page_that_will_have_links(lab: Lab, tmp_path: Path) -> None:
     with lab_crawl(lab, tmp_path, "waiting") as crawl, Redis.from_url(crawl.server.url) as client:
-        client.rpush(KEY, f"{lab.base(0)}/slow/6?yields=60")
         for _ in range(2):
-            idle_worker(crawl, "MAX_IDLE_TIME_BEFORE_CLOSE=2", "CONCURRENT_REQUESTS=4")
+            crawl.start(["MAX_IDLE_TIME_BEFORE_CLOSE=4", "CONCURRENT_REQUESTS=4"], arguments={"x": "1"})
+        for number in range(2):
+            wait_until(lambda number=number: "joined generation" in crawl.log(number), 30, "the worker to join")
+        client.rpush(KEY, f"{lab.base(0)}/slow/6?yields=60")
 
         assert crawl.wait() == [0, 0]
         assert len(crawl.items()) == 61

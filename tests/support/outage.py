@@ -29,9 +29,8 @@ SPEC = LabSpec(pages=600, hosts=10, links=5, latency_seconds=0.5)
 """Slow pages: the workers are at work for some seconds, and the processor is mostly free for the measurement."""
 
 BEGIN_HITS = 150
-GAP_SECONDS = 0.2
-BUSY_SHARE = 0.1
-"""Share of this machine that other programs may take before gaps are measured a second time."""
+GAP_SECONDS = 0.4
+"""A call that blocks through an outage takes seconds; on a machine of half the usual speed a long step takes 0.2 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +47,17 @@ class Survived:
 
     @property
     def gap_limit_seconds(self) -> float:
-        """What a loop may stand still: 0.2 s, and longer by as much as others made all work here take longer."""
+        """What a loop may stand still: GAP_SECONDS, and longer by as much as others made all work here take longer."""
         return GAP_SECONDS / (1 - min(self.foreign_share, 0.9))
 
 
 def survive(lab: Lab, folder: Path, outage: Callable[[LabCrawl], None]) -> Survived:
     """Crawls through the outage; checks that all is there, once, and that no worker ended before.
 
-    Where a loop stood still and other programs kept this machine busy, all is done and measured a second time.
+    Where a loop stood still, as on a machine that others keep busy, all is done and measured a second time.
     """
     first = _survive(lab, folder / "first", outage)
-    if first.gap_seconds < GAP_SECONDS or first.foreign_share < BUSY_SHARE:
+    if first.gap_seconds < GAP_SECONDS:
         return first
     return _survive(lab, folder / "second", outage)
 
