@@ -84,8 +84,7 @@ def test_a_worker_stays_while_another_holds_a_page_that_will_have_links(lab: Lab
     with lab_crawl(lab, tmp_path, "waiting") as crawl, Redis.from_url(crawl.server.url) as client:
         for _ in range(2):
             crawl.start(["MAX_IDLE_TIME_BEFORE_CLOSE=4", "CONCURRENT_REQUESTS=4"], arguments={"x": "1"})
-        for number in range(2):
-            wait_until(lambda number=number: "joined generation" in crawl.log(number), 30, "the worker to join")
+        wait_until(lambda: all("joined generation" in crawl.log(number) for number in range(2)), 30, "both to join")
         client.rpush(KEY, f"{lab.base(0)}/slow/6?yields=60")
 
         assert crawl.wait() == [0, 0]
