@@ -29,7 +29,8 @@ def test_a_page_slower_than_its_lease_is_fetched_once(lab: Lab, tmp_path: Path) 
 
 
 def test_the_page_of_a_killed_worker_is_back_within_two_leases(lab: Lab, tmp_path: Path) -> None:
-    arguments = {"base": lab.base(0), "count": "1", "seconds": "7"}
+    # So long that the other one is there before it is through.
+    arguments = {"base": lab.base(0), "count": "1", "seconds": "15"}
     with lab_crawl(lab, tmp_path, "flat") as crawl:
         crawl.start(["CRAWLER_FRONTIER_LEASE_SECONDS=5"], arguments=arguments)
         crawl.wait_for_hits(1)
