@@ -20,6 +20,7 @@ from crawler.components.pacing import rules_of
 from crawler.components.refusal import refuse
 from crawler.components.starts import check_start, let_seeds_be_fed
 from crawler.config import read_config
+from crawler.download.retries import RetryPolicy
 from crawler.errors import ConfigError
 from crawler.redisdb.connect import target_from
 from crawler.storage.backends import open_storage
@@ -118,6 +119,7 @@ class DistributedCrawl:
             open_storage(storage)
         config = config_of(self._crawler)
         budgets_of(rules_of(self._crawler, config), config)
+        RetryPolicy.read(config["CRAWLER_RETRY"])
         target_from({name: settings.get(name) for name in REDIS_SETTINGS})
         assert self._crawler.spider is not None
         check_start(type(self._crawler.spider))

@@ -17,7 +17,8 @@ from crawler.download.cookies import CookieScripts, CookieStore
 from crawler.errors import ClashError
 from crawler.frontier.held import Engine
 from crawler.frontier.options import Options, Slots
-from crawler.frontier.store import Letter, Put, SeenSpec, Session
+from crawler.frontier.plan import Letter, Put
+from crawler.frontier.store import SeenSpec, Session
 from crawler.frontier.stream import Stream
 from crawler.loop import BackgroundTask
 from crawler.membership.heartbeat import Acts, Heartbeat, Listener, Rhythm

@@ -146,6 +146,9 @@ SETTINGS: dict[str, Setting] = {
     "CRAWLER_COOKIES_LIFETIME_SECONDS": Setting(
         86_400.0, _number(0), "How long the fleet keeps cookies that do not change; 0: each worker has its own."
     ),
+    "CRAWLER_RETRY": Setting(
+        {}, _mapping, "Waits before new tries by cause, as in `{'timeout': {'base': 5, 'most': 600}}`; 0: none."
+    ),
     "CRAWLER_ROBOTS_LIFETIME_SECONDS": Setting(
         86_400.0, _number(1), "How long a robots.txt counts before it is fetched again."
     ),

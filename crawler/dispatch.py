@@ -12,8 +12,9 @@ from crawler.frontier.held import Engine, Lease, NewTry
 from crawler.frontier.options import Options
 from crawler.frontier.outbox import BATCH_ENTRIES, Batch, Outbox, Outgoing
 from crawler.frontier.pace import Pace
+from crawler.frontier.plan import Letter, Plan, Put
 from crawler.frontier.ready import Ready
-from crawler.frontier.store import Claimed, ClaimOrder, Claims, Fleet, Letter, Plan, Put
+from crawler.frontier.store import Claimed, ClaimOrder, Claims, Fleet
 from crawler.frontier.stream import Exchanged, MemoryFull, Stream
 from crawler.frontier.wire import NewerWire
 
@@ -50,14 +51,15 @@ class Dispatcher:
         self._ready = Ready(clock)
         self._held: dict[str, Lease] = {}
         self._ended_since: float | None = None
-        self._memory_full = False
-        self._doubtful = False
+        self._memory_full = self._doubtful = False
         self._look_at = self._alarm_at = 0.0
         self._full_rooms: Mapping[str, int] | None = None
+        self._turn = asyncio.Lock()
         self._turn = asyncio.Lock()
         self._fleet_at = clock()
         self.fleet = Fleet()
         self.wanted = asyncio.Event()
+        self.tally = self._outbox.tally
         self.stopped = False  # exchanges are over: what leaves the crawl gives back the rest
         self.claiming = True
         self.pages = 0
@@ -189,8 +191,7 @@ class Dispatcher:
                     await self.wanted.wait()
             self.wanted.clear()
             await self.tick()
-            # Lets what one turn of the loop produces gather in one batch.
-            await asyncio.sleep(GATHER_SECONDS)
+            await asyncio.sleep(GATHER_SECONDS)  # what one turn of the loop produces gathers in one batch
 
     async def tick(self) -> None:
         """One exchange: puts links, settles what ended, claims what can be started soon."""
@@ -265,7 +266,7 @@ class Dispatcher:
         frees_memory = self._memory_full and any(lease.ended and not lease.unsent for lease in self._held.values())
         if not frees_memory:
             batch.parcel = self._outbox.take()
-        batch.plan.letters.extend(batch.parcel.letters)
+        batch.parcel.enter(batch.plan)
         if self._should_settle(batch):
             for lease in self._held.values():
                 if lease.ended and lease.unsent == lease.batched and not lease.open:

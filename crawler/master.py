@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 
 from crawler.config import Config
 from crawler.errors import BadSeed, StaleSession, UnknownCallback, UnserialisableRequest
-from crawler.frontier.store import Letter, Plan, Put, SeenSpec, Session
+from crawler.frontier.outbox import SEEDED
+from crawler.frontier.plan import Letter, Plan, Put
+from crawler.frontier.store import SeenSpec, Session
 from crawler.frontier.stream import MemoryFull, Stream
 from crawler.membership.heartbeat import Acts, Heartbeat, Listener, Rhythm
 from crawler.redisdb.connect import RedisTarget, wait_until_ready
@@ -128,7 +130,8 @@ class Master:
     async def _put(self, entries: list[Put], letters: list[Letter]) -> None:
         while True:
             try:
-                answer = await self._stream.exchange(entries, Plan(letters=letters), None)
+                plan = Plan(letters=letters, tallies={SEEDED: len(entries)})
+                answer = await self._stream.exchange(entries, plan, None)
             except MemoryFull as error:
                 log.warning("%s; waiting", error)
                 await asyncio.sleep(FULL_SECONDS)

@@ -14,6 +14,7 @@ import typer
 from rich.live import Live
 
 from crawler import __version__
+from crawler.cli.account import add_to
 from crawler.cli.parts import EXIT_ERROR, Json, Settings, SpiderName, console, crawls_of, errors, project_of
 from crawler.components.project import Project
 from crawler.control.local import LocalFleet, WorkersFailed
@@ -26,11 +27,14 @@ from crawler.seeds.places import Places, places_of, seeds_of
 from crawler.storage.backends import open_storage
 from crawler.storage.export import export as export_records
 
+AUDIT_SECONDS = 30.0
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 dead_app = typer.Typer(
     no_args_is_help=True, help="Dead letters: URLs and seeds that finally failed, each with its reason."
 )
 app.add_typer(dead_app, name="dead")
+add_to(app)
 
 
 @app.command()
@@ -152,9 +156,14 @@ def _say(line: str, *, as_json: bool) -> None:
 
 
 def _report(project: Project, spider: str, once: bool, as_json: bool) -> None:
+    audited = 0.0
     with crawls_of(project, spider) as crawls:
         while True:
             found = crawls.status()
+            if time.monotonic() >= audited + AUDIT_SECONDS:
+                audited = time.monotonic()
+                for each in crawls.audit().differences:
+                    errors.print(f"trawlnet: warning: URLs are missing: {each}", highlight=False, soft_wrap=True)
             if as_json:
                 typer.echo(json.dumps(found.as_dict()))
             else:

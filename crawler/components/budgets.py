@@ -6,7 +6,7 @@ from typing import Any
 
 from crawler.config import Config
 from crawler.errors import ConfigError
-from crawler.frontier.store import Budget
+from crawler.frontier.plan import Budget
 from crawler.frontier.traps import Suspicion, calendar_budget
 from crawler.throttle.rules import RuleSet, glob_pattern
 

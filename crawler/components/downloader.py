@@ -19,6 +19,7 @@ from scrapy.utils.misc import load_object
 from twisted.internet.defer import Deferred
 
 from crawler.clock import monotonic
+from crawler.components.causes import ERROR_CODES, PATIENCE_CODES, cause_of_exception, cause_of_status
 from crawler.components.node import Node
 from crawler.components.outcomes import HostBlocked, RefusedTarget, lease_of
 from crawler.components.queues import OwnSlot
@@ -29,8 +30,6 @@ from crawler.throttle.refusals import retry_after_seconds
 SHORT_BLOCK_SECONDS = 5.0
 """For less, a request that is about to be sent waits where it is."""
 
-PATIENCE_CODES = {429, 503}
-ERROR_CODES = range(400, 600)
 BROKEN_CODES = range(500, 600)
 FREE_TURN = Turn(0.0, float("inf"))
 
@@ -151,11 +150,13 @@ class PacedDownloader(Downloader):
         hosts.refusals.sent(host)
         try:
             response = await download
-        except self._unreachable:
+        except self._unreachable as error:
+            _note(lease, request, cause_of_exception(error), type(error).__name__)
             # Through a proxy it may be the proxy that does not work.
             if not request.meta.get("proxy"):
                 await hosts.failed(host, sent_at)
             raise
+        _note(lease, request, cause_of_status(response.status), f"status {response.status}")
         if response.status in PATIENCE_CODES:
             await hosts.refusals.refused(host, asked_seconds(response), sent_at)
         elif response.status in BROKEN_CODES:
@@ -177,6 +178,11 @@ class PacedDownloader(Downloader):
             return await self._node.worker.limiter.turn(host, missed)
         finally:
             self._waiting -= 1
+
+
+def _note(lease: Lease | None, request: Request, cause: str, detail: str) -> None:
+    if lease is not None and lease.requests[-1] is request:
+        lease.trouble = (cause, detail if cause else "")
 
 
 def _turn_of(lease: Lease | None, host: str) -> Turn:

@@ -19,6 +19,7 @@ from crawler.components.queues import Queues
 from crawler.components.starts import SeedMaker
 from crawler.components.view import EngineView
 from crawler.config import Config, read_config
+from crawler.download.retries import STORAGE, RetryPolicy
 from crawler.errors import (
     ClashError,
     ConfigError,
@@ -31,6 +32,7 @@ from crawler.errors import (
 )
 from crawler.frontier.held import Decoded, Lease, NewTry
 from crawler.frontier.identity import band_of, digest, instance_id
+from crawler.frontier.plan import Reason
 from crawler.frontier.store import Claimed
 from crawler.items.key import page_key
 from crawler.redisdb.connect import target_from
@@ -42,7 +44,6 @@ log = logging.getLogger(__name__)
 EXIT_ERROR = 1
 EXIT_USAGE = 2
 EXIT_UNREACHABLE = 3
-STORAGE_DELAY_MS = 5_000
 PUT_OFF_DELAY_MS = 5_000
 
 REDIS_SETTINGS = ("REDIS_URL", "REDIS_HOST", "REDIS_PORT", "REDIS_DB", "REDIS_PARAMS", "REDIS_ENCODING")
@@ -87,6 +88,7 @@ class Node:
         self.config = config_of(crawler)
         self.rules = rules_of(crawler, self.config)
         self.budgets = budgets_of(self.rules, self.config)
+        self.retries = RetryPolicy.read(self.config["CRAWLER_RETRY"])
         self.codec = RequestCodec(spider)
         self.queues = Queues(self.config["CRAWLER_THROTTLE_SCOPE"])
         self.view = EngineView(crawler)
@@ -177,7 +179,9 @@ class Node:
         lease.tally("storage_failed")
         request = lease.requests[0]
         assert isinstance(request, Request)
-        lease.retry = NewTry(self.queues.of(request), band_of(request.priority), STORAGE_DELAY_MS, lease.body)
+        why = Reason(request.url, lease.deliveries + 1, STORAGE, reason)
+        delay_ms = self.retries.wait_ms(STORAGE, why.attempt)
+        lease.retry = NewTry(self.queues.of(request), band_of(request.priority), delay_ms, lease.body, why)
 
     def wait_for_host(self, lease: Lease) -> None:
         """Gives a page back to its host's queue once the engine has done with it; the spider hears nothing of it."""
@@ -195,7 +199,8 @@ class Node:
             body = self.codec.encode(request, b"" if lease.identity == key else lease.identity)
         except UnserialisableRequest:
             host, delay_ms, body = lease.host, PUT_OFF_DELAY_MS, lease.body
-        lease.retry = NewTry(host, band_of(request.priority), delay_ms, body)
+        why = Reason(request.url, cause="host", detail=f"redirected to {host}, not to be asked now")
+        lease.retry = NewTry(host, band_of(request.priority), delay_ms, body, why)
         self.view.mute(lease.requests)
 
     # dispatch.Engine

@@ -21,6 +21,12 @@ from crawler.frontier.held import Lease
 log = logging.getLogger(__name__)
 
 KNOWN_HOSTS = 10_000
+RULES = {
+    "scrapy.downloadermiddlewares.offsite": "offsite",
+    "scrapy.downloadermiddlewares.robotstxt": "robots",
+    "scrapy.downloadermiddlewares.httpcache": "cache",
+}
+"""Modules that refuse to fetch a page, by raising IgnoreRequest."""
 
 
 class OutcomeMiddleware:
@@ -59,7 +65,7 @@ class OutcomeMiddleware:
         elif isinstance(exception, RobotsUnreachable):
             lease.fail("robots_unreachable", str(exception), url=request.url)
         elif isinstance(exception, IgnoreRequest):
-            lease.tally("filtered")
+            lease.filtered = _rule_of(exception)
         else:
             tries = request.meta.get("retry_times", 0) + 1
             name = type(exception).__name__
@@ -85,6 +91,14 @@ def lease_of(request: Request) -> Lease | None:
     if lease is None or not any(held is request for held in lease.requests):
         return None
     return lease
+
+
+def _rule_of(error: IgnoreRequest) -> str:
+    """The rule of Scrapy's that raised it, or ``other``: a middleware of the user's."""
+    traceback, module = error.__traceback__, ""
+    while traceback is not None:
+        module, traceback = str(traceback.tb_frame.f_globals.get("__name__")), traceback.tb_next
+    return RULES.get(module, "other")
 
 
 class HostBlocked(IgnoreRequest):

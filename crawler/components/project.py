@@ -21,7 +21,7 @@ from crawler.components.starts import seed_put, start_key_of
 from crawler.config import Config, read_config
 from crawler.control.migrate import OldCrawl
 from crawler.errors import ConfigError
-from crawler.frontier.store import Put
+from crawler.frontier.plan import Put
 from crawler.redisdb.connect import RedisTarget, target_from
 from crawler.seeds.parse import parse_seed
 

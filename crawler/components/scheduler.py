@@ -14,10 +14,12 @@ from twisted.internet.defer import Deferred
 
 from crawler.components.node import Node
 from crawler.dispatch import current_lease
+from crawler.download.retries import CALLBACK
 from crawler.errors import TrawlnetError, UnserialisableRequest
 from crawler.frontier.held import Lease, NewTry
 from crawler.frontier.identity import band_of, digest, instance_id
-from crawler.frontier.store import Put
+from crawler.frontier.outbox import SEEDED
+from crawler.frontier.plan import Put, Reason
 from crawler.frontier.traps import LOWERED, Suspicion, suspicion_of
 
 if TYPE_CHECKING:
@@ -152,7 +154,12 @@ class FrontierScheduler(BaseScheduler):
             body = self._codec.encode(request, identity)
         except UnserialisableRequest as error:
             return self._unserialisable(request, error, lease)
-        lease.retry = NewTry(self._host(request), band_of(request.priority), 0, body)
+        cause, detail = lease.trouble if lease.trouble[0] else (CALLBACK, "the spider asked for it")
+        tries = request.meta["retry_times"]
+        reason = Reason(request.url, tries, cause, detail)
+        delay_ms = self._node.retries.wait_ms(cause, tries)
+        lease.retry = NewTry(self._host(request), band_of(request.priority), delay_ms, body, reason)
+        self._stats.inc_value(f"frontier/retries/{cause}")
         self._stats.inc_value("scheduler/enqueued")
         return True
 
@@ -179,15 +186,28 @@ class FrontierScheduler(BaseScheduler):
         """Whether this worker itself put the request's URL before, so that it need not come as far as the scheduler."""
         if request.dont_filter or digest(self._fingerprint(request)) not in self._recent:
             return False
-        self._stats.inc_value("dupefilter/filtered")
+        lease = current_lease.get()
+        self._repeated(None if lease is None or lease.ended else lease)
         return True
+
+    def _repeated(self, lease: Lease | None) -> None:
+        self._stats.inc_value("dupefilter/filtered")
+        self._tally("duplicate", lease)
+
+    def _tally(self, name: str, lease: Lease | None) -> None:
+        """Counts for the crawl a request that is not put; with its page, or as one more seed."""
+        if lease is not None:
+            lease.tally(name)
+        else:
+            self._dispatcher.tally(name)
+            self._dispatcher.tally(SEEDED)
 
     def _put(self, request: Request, key: bytes, lease: Lease | None) -> bool:
         instance, seen = b"", key
         if request.dont_filter:
             instance, seen = self._node.instance_of(request, key, lease)
         elif self._is_known(request, key):
-            self._stats.inc_value("dupefilter/filtered")
+            self._repeated(lease)
             return False
         suspicion = suspicion_of(request.url) if self._guards and lease is not None else None
         if suspicion is not None and lease is not None and self._trapped(suspicion, lease):

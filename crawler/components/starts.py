@@ -18,7 +18,7 @@ from crawler.components.seedrequest import request_of_seed
 from crawler.config import Config
 from crawler.errors import BadSeed, ConfigError, UnknownCallback, UnserialisableRequest
 from crawler.frontier.identity import band_of, digest, instance_id
-from crawler.frontier.store import Letter, Put
+from crawler.frontier.plan import Letter, Put
 from crawler.seeds.parse import parse_seed
 
 log = logging.getLogger(__name__)

@@ -22,8 +22,9 @@ from scrapy.utils.misc import load_object
 
 from crawler.assembly import worker_name
 from crawler.clock import monotonic
+from crawler.components.causes import PATIENCE_CODES
 from crawler.components.door import Door
-from crawler.components.downloader import PATIENCE_CODES, asked_seconds
+from crawler.components.downloader import asked_seconds
 from crawler.components.node import REDIS_SETTINGS, config_of, exit_code
 from crawler.components.pacing import rules_of
 from crawler.components.queues import Queues

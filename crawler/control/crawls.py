@@ -10,6 +10,7 @@ from redis import Redis
 from crawler.control.hosts import HostDesk
 from crawler.control.migrate import Migration
 from crawler.errors import ClashError
+from crawler.frontier.account import Audit, audit_call, read_audit
 from crawler.frontier.scripts import Scripts
 from crawler.frontier.seen import false_positive_rate
 from crawler.frontier.store import SeenSpec
@@ -44,6 +45,8 @@ class CrawlStatus:
     in_flight: int = 0
     done: int = 0
     dead: int = 0
+    filtered: int = 0
+    duplicate: int = 0
     seen: int = 0
     unread: int = 0
     retried: int = 0
@@ -69,6 +72,18 @@ class DeadLetter:
     replayable: bool
 
 
+@dataclass(frozen=True, slots=True)
+class WaitingRetry:
+    """An entry that waits for its new try number ``attempt``, which may be claimed after ``due_seconds``."""
+
+    url: str
+    host: str
+    attempt: int
+    cause: str
+    detail: str
+    due_seconds: float
+
+
 class Crawls:
     """One crawl as seen through a blocking client."""
 
@@ -92,7 +107,8 @@ class Crawls:
         pipe.zrange(self._key("workers"), 0, -1, withscores=True)
         pipe.time()
         pipe.hlen(self._intake.raw)
-        state, counters, delayed, in_flight, suspects, roster, clock, between = pipe.execute()
+        pipe.xlen(self._key("dead"))
+        state, counters, delayed, in_flight, suspects, roster, clock, between, letters = pipe.execute()
         if not state:
             return CrawlStatus(self._crawl, "absent", unread=self._unread())
         now = clock[0] + clock[1] / 1e6
@@ -106,7 +122,9 @@ class Crawls:
             delayed=delayed,
             in_flight=in_flight,
             done=count.get("done", 0),
-            dead=count.get("dead", 0),
+            dead=letters,
+            filtered=count.get("filtered", 0),
+            duplicate=count.get("duplicate", 0),
             seen=count.get("seen", 0),
             unread=self._unread() + between,
             retried=count.get("retried", 0),
@@ -152,6 +170,19 @@ class Crawls:
                 name.decode(): value.decode(errors="replace") for name, value in raw.items() if name != b"element"
             }
             yield DeadLetter(letter_id.decode(), fields, b"element" in raw)
+
+    def retries(self, most: int = 100) -> list[WaitingRetry]:
+        """New tries that wait for their time, the next ones first."""
+        pipe = self._client.pipeline(transaction=False)
+        pipe.zrange(self._key("delayed"), 0, most - 1, withscores=True)
+        pipe.time()
+        waiting, (seconds, microseconds) = pipe.execute()
+        now = seconds + microseconds / 1e6
+        return [_retry(packed, at / 1000 - now) for packed, at in waiting]
+
+    def audit(self) -> Audit:
+        """Where all URLs are, as counted and as found in one step."""
+        return read_audit(run_now(self._client, audit_call(self._partition)))
 
     def replay(self, ids: Sequence[str] | None = None) -> int:
         """Puts dead letters back into their queues (all that are entries, without ids); returns how many."""
@@ -203,6 +234,14 @@ class Crawls:
                 removed += self._client.unlink(*batch)
                 batch = []
         return removed + (self._client.unlink(*batch) if batch else 0)
+
+
+def _retry(packed: bytes, due_seconds: float) -> WaitingRetry:
+    host, _, _, *reason = msgpack.unpackb(packed, raw=True)
+    url, attempt, cause, detail = reason[0] if reason else (b"", 0, b"", b"")
+    names = (part.decode(errors="replace") for part in (url, host, cause, detail))
+    url, host, cause, detail = names
+    return WaitingRetry(url, host, attempt, cause, detail, round(max(0.0, due_seconds), 3))
 
 
 def _literal(text: str) -> str:

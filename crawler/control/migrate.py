@@ -9,7 +9,8 @@ from redis import Redis
 
 from crawler.errors import ClashError, ConfigError
 from crawler.frontier.identity import digest
-from crawler.frontier.store import Put, SeenSpec, Session
+from crawler.frontier.plan import Put
+from crawler.frontier.store import SeenSpec, Session
 from crawler.redisdb.keys import FEEDER_PREFIX, Partition
 from crawler.redisdb.scripts import Call, run_now
 

@@ -6,8 +6,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from crawler.control.crawls import CrawlStatus, DeadLetter
+from crawler.control.crawls import CrawlStatus, DeadLetter, WaitingRetry
 from crawler.control.hosts import HostStatus
+from crawler.frontier.account import Audit
 
 NAME_WIDTH = 28
 HOST_WIDTH = 32
@@ -168,6 +169,54 @@ def summary_lines(status: CrawlStatus) -> list[str]:
     if status.dead:
         lines.append(f"see them with: trawlnet dead list {status.crawl}")
     return lines
+
+
+def audit_panel(audit: Audit) -> RenderableType:
+    """Both sides of the account, and what does not fit."""
+    account = audit.account
+    came = {"seeded": account.seeded, "discovered": account.discovered, "replayed": account.replayed}
+    went = {
+        "done": account.done,
+        "dead": account.dead,
+        "duplicate": account.duplicate,
+        "over a budget": account.over_budget,
+        "by their shape": account.trapped,
+        **{f"filtered: {rule}": count for rule, count in account.filtered.items()},
+        "waiting": account.waiting,
+        "delayed": account.delayed,
+        "in flight": account.in_flight,
+    }
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right")
+    for name, count in (*came.items(), ("= all that came in", sum(came.values()))):
+        table.add_row(name, f"{count:,}")
+    table.add_row()
+    for name, count in (*went.items(), ("= all that is known", sum(went.values()))):
+        table.add_row(name, f"{count:,}")
+    parts: list[RenderableType] = [table, Text()]
+    if audit.differences:
+        parts += [Text(f"does not fit: {each}", style="red") for each in audit.differences]
+    else:
+        parts.append(Text("nothing is missing"))
+    return Group(*parts)
+
+
+def retry_table(retries: Sequence[WaitingRetry]) -> RenderableType:
+    """New tries that wait, the next ones first."""
+    if not retries:
+        return Text("no new tries wait")
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+    table.add_column("in", justify="right", no_wrap=True)
+    table.add_column("try", justify="right", no_wrap=True)
+    table.add_column("cause", no_wrap=True)
+    table.add_column("url", overflow="fold")
+    table.add_column("reason", overflow="fold")
+    for each in retries:
+        table.add_row(
+            f"{each.due_seconds:,.1f} s", str(each.attempt or ""), each.cause, Text(each.url or each.host), each.detail
+        )
+    return table
 
 
 def dead_table(letters: Sequence[DeadLetter]) -> RenderableType:

@@ -4,7 +4,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from crawler.frontier.store import Claimed, Letter, Plan, Put, Retry
+from crawler.frontier.plan import NO_REASON, Letter, Plan, Put, Reason, Retry
+from crawler.frontier.store import Claimed
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +16,7 @@ class NewTry:
     band: int
     delay_ms: int
     body: bytes
+    reason: Reason = NO_REASON
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,9 @@ class Lease:
     ``through``: Scrapy has nothing of it any more; ``ended``: it may settle. ``requests`` holds the request
     that was claimed and those that redirects made of it. ``turn_at`` and ``turn_ends`` bound the time in which it may
     be sent, where its host has a limit (else 0); after it, a turn has to be taken anew. ``probes``: its answer tells
-    whether its host works again. ``links`` are kept until the
-    lease is settled, to be put again should Redis lose its last writes.
+    whether its host works again. ``trouble`` is why its last download failed, as CRAWLER_RETRY names it, and what was
+    seen; or both empty. ``filtered`` names the rule that kept it from being
+    fetched. ``links`` are kept until the lease is settled, to be put again should Redis lose its last writes.
     """
 
     id: str
@@ -81,7 +84,9 @@ class Lease:
     ended: bool = False
     fault: Letter | None = None
     retry: NewTry | None = None
+    trouble: tuple[str, str] = ("", "")
     returned: bool = False
+    filtered: str = ""
     tallies: dict[str, int] = field(default_factory=dict)
 
     def occurrence(self, fingerprint: bytes) -> int:
@@ -107,11 +112,13 @@ class Lease:
             plan.back.append(self.id)
         elif self.retry is not None:
             new = self.retry
-            plan.retries.append(Retry(self.id, new.host, new.band, new.delay_ms, new.body))
+            plan.retries.append(Retry(self.id, new.host, new.band, new.delay_ms, new.body, new.reason))
+        elif self.filtered:
+            plan.filtered.append((self.id, self.filtered))
         else:
             plan.done.append(self.id)
         for name, amount in self.tallies.items():
-            plan.tallies[name] = plan.tallies.get(name, 0) + amount
+            plan.tally(name, amount)
 
     @property
     def open(self) -> bool:

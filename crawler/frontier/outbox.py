@@ -1,14 +1,15 @@
 """Entries on their way to Redis, and those that it may lose again."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from crawler.clock import Monotonic
 from crawler.frontier.held import Lease
-from crawler.frontier.store import Letter, Plan, Put
+from crawler.frontier.plan import Letter, Plan, Put
 
 BATCH_ENTRIES = 128
+SEEDED = "seeded"
 BATCH_BYTES = 1_000_000
 TAIL_SECONDS = 5.0
 """Writes that Redis may still lose are no older; with ``appendfsync everysec`` it is about two seconds."""
@@ -30,6 +31,15 @@ class Parcel:
 
     outgoing: list[Outgoing] = field(default_factory=list)
     letters: list[Letter] = field(default_factory=list)
+    tallies: Counter[str] = field(default_factory=Counter)
+
+    def enter(self, plan: Plan) -> None:
+        """Enters in the plan what goes out beside entries, and how many of those came from no page."""
+        plan.letters.extend(self.letters)
+        for name, amount in self.tallies.items():
+            plan.tally(name, amount)
+        if seeded := sum(outgoing.lease is None for outgoing in self.outgoing):
+            plan.tally(SEEDED, seeded)
 
 
 @dataclass(slots=True)
@@ -49,10 +59,11 @@ class Outbox:
         self._waiting: deque[Outgoing] = deque()
         self._recent: deque[tuple[float, Put]] = deque()
         self._letters: list[Letter] = []
+        self._tallies: Counter[str] = Counter()
         self.parentless = 0
 
     def __len__(self) -> int:
-        return len(self._waiting) + len(self._letters)
+        return len(self._waiting) + len(self._letters) + bool(self._tallies)
 
     def add(self, outgoing: Outgoing) -> None:
         """Takes an entry."""
@@ -67,10 +78,14 @@ class Outbox:
         """Takes a dead letter of something that never was a lease."""
         self._letters.append(letter)
 
+    def tally(self, name: str) -> None:
+        """Counts something that happened to no page, for the crawl's counters."""
+        self._tallies[name] += 1
+
     def take(self) -> Parcel:
         """The next batch, bounded in entries and bytes."""
-        parcel = Parcel(letters=self._letters)
-        self._letters = []
+        parcel = Parcel(letters=self._letters, tallies=self._tallies)
+        self._letters, self._tallies = [], Counter()
         size = 0
         while self._waiting and len(parcel.outgoing) < BATCH_ENTRIES and size < BATCH_BYTES:
             outgoing = self._waiting.popleft()
@@ -87,6 +102,7 @@ class Outbox:
             if outgoing.lease is not None:
                 outgoing.lease.batched -= 1
         self._letters = parcel.letters + self._letters
+        self._tallies += parcel.tallies
 
     def confirm(self, parcel: Parcel, new: bytes) -> None:
         """Takes the answer to a batch: one '1', '0' or '2' an entry."""

@@ -22,3 +22,4 @@ class Scripts:
         self.leave = script("leave")
         self.fed = script("fed")
         self.replay = script("replay")
+        self.audit = script("audit")

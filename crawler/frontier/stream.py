@@ -11,7 +11,8 @@ from redis.asyncio import Redis as AsyncRedis
 from redis.exceptions import OutOfMemoryError, RedisError, ResponseError
 
 from crawler.errors import TrawlnetError
-from crawler.frontier.store import ClaimOrder, Claims, Opened, Plan, Put, Session
+from crawler.frontier.plan import Plan, Put
+from crawler.frontier.store import ClaimOrder, Claims, Opened, Session
 from crawler.redisdb.connect import RedisTarget, is_passing
 from crawler.redisdb.scripts import Call, run
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
-from crawler.frontier.store import Budget
+from crawler.frontier.plan import Budget
 
 LOWERED: Final = 1000
 """By so much the priority of a suspicious URL is lowered: it comes after all that is not."""

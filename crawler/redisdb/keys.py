@@ -12,12 +12,12 @@ FIXED = (
     "",  # the prefix itself: where scripts build the keys that they find only inside
     "state",  # HASH   generation, phase, start lease, last lease id, last time seen; kept
     "hosts",  # ZSET   host with waiting entries -> ms from which it may be asked
-    "delayed",  # ZSET   packed {host, band, element} -> due ms
+    "delayed",  # ZSET   packed {host, band, element, {url, try, cause, detail}} -> due ms
     "inflight",  # HASH   lease id -> packed {worker, host, band, element}
     "lease",  # ZSET   lease id -> expiry ms
     "suspects",  # LIST   packed {host, band, element} whose worker died; handed out one a worker at a time
     "dead",  # STREAM dead letters; kept until replayed or dropped
-    "counters",  # HASH   waiting, put, seen, done, dead, retried, returned, filtered, stale; of one generation
+    "counters",  # HASH   waiting, put, seen, done, dead, duplicate, ...: frontier/account.py; of one generation
     "workers",  # ZSET   worker or feeder -> ms at which it counts as dead
     "idle",  # SET    workers that found nothing to claim
     "wake",  # STRING counter that changes when idle workers should look again; 60 s

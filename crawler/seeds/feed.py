@@ -10,7 +10,7 @@ from functools import partial
 from typing import Protocol
 
 from crawler.clock import Monotonic, monotonic
-from crawler.frontier.store import Letter, Put
+from crawler.frontier.plan import Letter, Put
 from crawler.frontier.stream import Stream
 from crawler.seeds.intake import IntakeScripts, WrongKeyType
 

@@ -25,8 +25,9 @@ from scrapy_redis.queue import PriorityQueue
 
 from crawler.components.codec import RequestCodec
 from crawler.frontier.identity import digest
+from crawler.frontier.plan import Plan, Put
 from crawler.frontier.seen import false_positive_rate
-from crawler.frontier.store import Claimed, ClaimOrder, Plan, Put, SeenSpec, Session
+from crawler.frontier.store import Claimed, ClaimOrder, SeenSpec, Session
 from crawler.redisdb.embedded import EmbeddedServer
 from crawler.redisdb.keys import Partition
 from crawler.redisdb.scripts import Call, run_now

@@ -34,7 +34,7 @@ def test_a_crawl_from_its_first_url_to_its_end(fleet: FleetOnServer) -> None:
     assert (again.body, again.deliveries) == (b"http://b.test/", 1)
     worker.settle(done=[again.lease])
     assert worker.finish() == "finished"
-    assert fleet.counters() == {"put": 3, "seen": 3, "done": 2, "dead": 1, "retried": 1}
+    assert fleet.counters() == {"put": 3, "seen": 3, "done": 2, "dead": 1, "retried": 1, "duplicate": 1}
     assert [letter["reason"] for letter in fleet.letters()] == [b"status 404"]
 
 

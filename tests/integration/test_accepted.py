@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from crawler.control.crawls import Crawls
-from crawler.frontier.store import Budget, Put
+from crawler.frontier.plan import Budget, Put
 from tests.support.frontier import FleetOnServer, Member, bodies, leases, page, redirect, unfiltered
 
 pytest_plugins = ("tests.support.fleet",)

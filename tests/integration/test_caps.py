@@ -155,6 +155,7 @@ def test_the_sum_of_what_workers_have_is_never_above_the_cap(
     fleet: FleetOnServer, steps: list[tuple[int, int, float, int]]
 ) -> None:
     """Workers claim, end some of what they have at hand, and ask for permits beside; each tells the truth."""
+    fleet.tampered = True
     fleet.redis.delete(*(fleet.key(name) for name in ("flight", "hosts")))
     workers = [fleet.worker(f"w{number}") for number in range(3)]
     put(workers[0], 300, "b.test")

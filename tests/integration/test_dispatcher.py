@@ -41,7 +41,7 @@ def test_links_settles_and_claims_share_a_round_trip(fleet: FleetOnServer) -> No
         assert worker.engine.woken
 
     crawl(fleet, story)
-    assert fleet.counters() == {"put": 3, "seen": 3, "done": 1}
+    assert fleet.counters() == {"put": 3, "seen": 3, "done": 1, "duplicate": 1, "seeded": 1}
     assert fleet.redis.hlen(fleet.key("inflight")) == 2
 
 
@@ -79,7 +79,7 @@ def test_a_redirect_goes_on_under_its_lease(fleet: FleetOnServer) -> None:
         assert worker.dispatcher.renewable() == []
 
     crawl(fleet, story)
-    assert fleet.counters() == {"put": 1, "seen": 1, "done": 1}
+    assert fleet.counters() == {"put": 1, "seen": 1, "done": 1, "seeded": 1}
 
 
 @both
@@ -89,13 +89,16 @@ def test_failures_new_tries_and_counts_of_pages_go_out_with_them(fleet: FleetOnS
         started[HOME].fail("status", "status 404")
         started[HOME].fail("later", "the first reason stays")
         started[ONE].retry = NewTry("a.test", 0, fleet.now_ms() + 60_000, b"http://a.test/1?try=2")
-        started[TWO].tally("filtered")
+        started[TWO].filtered = "robots"
         worker.dispatcher.bury({"kind": "link", "reason": "holds a function"})
         worker.end(HOME, ONE, TWO)
         await worker.tick()
 
     crawl(fleet, story)
-    assert fleet.counters() == {"put": 3, "seen": 3, "done": 1, "dead": 2, "retried": 1, "filtered": 1}
+    assert fleet.counters() == {
+        **{"seeded": 3, "put": 3, "seen": 3, "dead": 2, "letters": 1, "retried": 1},
+        **{"filtered": 1, "filtered:robots": 1},
+    }
     by_reason = {letter["reason"]: letter for letter in fleet.letters()}
     assert by_reason[b"status 404"]["worker"] == b"w1"
     assert set(by_reason) == {b"status 404", b"holds a function"}
@@ -205,7 +208,7 @@ def test_a_full_server_loses_nothing(fleet: FleetOnServer) -> None:
         assert set(worker.start()) == {TWO}
 
     crawl(fleet, story)
-    assert fleet.counters() == {"put": 3, "seen": 3, "done": 2, "dead": 1}
+    assert fleet.counters() == {"seeded": 2, "put": 3, "seen": 3, "done": 2, "dead": 1, "letters": 1}
 
 
 # Stopping.
@@ -279,6 +282,7 @@ def test_what_waiting_does_not_mend_ends_the_background_task(fleet: FleetOnServe
     failures: list[BaseException] = []
 
     async def story(worker: Worker) -> None:
+        fleet.tampered = True
         fleet.redis.set(fleet.key("hosts"), "not ours")
         ended = asyncio.Event()
 

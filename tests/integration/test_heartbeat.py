@@ -126,6 +126,7 @@ def test_it_keeps_the_worker_and_its_leases_alive(fleet: FleetOnServer) -> None:
 
 @both
 def test_it_tells_of_lost_leases(fleet: FleetOnServer) -> None:
+    fleet.tampered = True
     member = fleet.worker()
     member.put(page("http://a.test/1"), page("http://a.test/2"))
     kept, lost = leases(member.claim())

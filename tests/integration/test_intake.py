@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from crawler.frontier.store import Letter, Put, SeenSpec, Session
+from crawler.frontier.plan import Letter, Put
+from crawler.frontier.store import SeenSpec, Session
 from crawler.frontier.stream import Stream
 from crawler.loop import BackgroundTask
 from crawler.redisdb.connect import RedisTarget

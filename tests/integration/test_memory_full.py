@@ -8,7 +8,8 @@ import pytest
 from redis import Redis
 from redis.exceptions import ResponseError
 
-from crawler.frontier.store import ClaimOrder, Claims, Plan
+from crawler.frontier.plan import Plan
+from crawler.frontier.store import ClaimOrder, Claims
 from crawler.frontier.stream import MemoryFull, Stream
 from crawler.redisdb.connect import RedisTarget
 from crawler.redisdb.keys import Intake

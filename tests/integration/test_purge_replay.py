@@ -5,8 +5,9 @@ import pytest
 
 from crawler.control.crawls import Crawls, CrawlStatus
 from crawler.errors import ClashError
+from crawler.frontier.plan import Plan
 from crawler.frontier.seen import false_positive_rate
-from crawler.frontier.store import Plan, SeenSpec
+from crawler.frontier.store import SeenSpec
 from crawler.redisdb.keys import Intake
 from crawler.redisdb.scripts import run_now
 from crawler.seeds.intake import IntakeScripts
@@ -102,7 +103,7 @@ def test_replayed_letters_are_entries_again_as_if_new(fleet: FleetOnServer) -> N
     worker.settle_plan([], Plan(letters=[{"kind": "seed", "reason": "no scheme"}]))
     crawls = _crawls(fleet)
     assert crawls.replay() == 130
-    assert fleet.counters()["dead"] == 1, "what never was an entry stays a letter"
+    assert crawls.status().dead == 1, "what never was an entry stays a letter"
     claimed = worker.claim(200, room=1000)
     assert sorted(bodies(claimed)) == sorted(f"http://a.test/{n}" for n in range(130))
     assert {(one.deliveries, one.deaths) for one in claimed} == {(0, 0)}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crawler.frontier.store import Put
+from crawler.frontier.plan import Put
 from tests.support.frontier import FleetOnServer, bodies, leases, page, redirect, retry, unfiltered
 
 pytest_plugins = ("tests.support.fleet",)
@@ -84,7 +84,7 @@ def test_a_url_is_queued_once(fleet: FleetOnServer) -> None:
     assert one.put(a, b, a, b) == "1100"
     assert other.put(b, a, page("http://a.test/c")) == "001"
     assert sorted(fleet.queued()) == ["http://a.test/a", "http://a.test/b", "http://a.test/c"]
-    assert fleet.counters() == {"put": 3, "seen": 3, "waiting": 3}
+    assert fleet.counters() == {"put": 3, "seen": 3, "waiting": 3, "duplicate": 4}
 
 
 @both
@@ -95,7 +95,7 @@ def test_unfiltered_requests_are_queued_once_for_each_time_that_their_parent_ask
     assert worker.put(unfiltered(polled), unfiltered(polled), unfiltered(polled, 1)) == "101"
     assert worker.put(unfiltered(polled), unfiltered(polled, 1), unfiltered(polled, 2)) == "001"
     assert worker.put(unfiltered(polled, parent=b"another")) == "1"
-    assert fleet.counters() == {"put": 5, "seen": 1, "waiting": 5}
+    assert fleet.counters() == {"put": 5, "seen": 1, "waiting": 5, "duplicate": 3}
 
 
 def test_an_unfiltered_request_marks_its_url_as_seen(fleet: FleetOnServer) -> None:

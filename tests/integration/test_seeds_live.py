@@ -11,7 +11,7 @@ from scrapy import Request, Spider
 
 from crawler.components.codec import RequestCodec
 from crawler.frontier.identity import digest
-from crawler.frontier.store import Put
+from crawler.frontier.plan import Put
 from tests.support.commands import UserProject, paths
 from tests.support.frontier import FleetOnServer, page
 from tests.support.lab import Lab

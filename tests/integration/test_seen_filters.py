@@ -170,7 +170,7 @@ def test_exact_takes_the_smallest_and_the_largest_keys(fleet: FleetOnServer) -> 
 def test_the_frontier_asks_its_filter_and_its_instances_apart(fleet: FleetOnServer, kind: str) -> None:
     worker = fleet.worker("w1", SeenSpec(kind))
     assert worker.put(*(page(f"http://a.test/{n % 60}") for n in range(120))) == "1" * 60 + "0" * 60
-    assert fleet.counters() == {"put": 60, "seen": 60, "waiting": 60}
+    assert fleet.counters() == {"put": 60, "seen": 60, "waiting": 60, "duplicate": 60}
 
 
 # Alone, for a scheduler of another kind.

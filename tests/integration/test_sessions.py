@@ -12,7 +12,8 @@ from redis import Redis
 
 from crawler.control.crawls import Crawls
 from crawler.errors import StaleSession
-from crawler.frontier.store import ClaimOrder, Plan, SeenSpec, Session
+from crawler.frontier.plan import Plan
+from crawler.frontier.store import ClaimOrder, SeenSpec, Session
 from crawler.frontier.stream import FrontierBroken, Stream
 from crawler.redisdb.connect import RedisTarget
 from tests.support.dispatching import Worker, crawl
@@ -163,7 +164,7 @@ def test_an_exchange_whose_answer_is_lost_is_made_once(fleet: FleetOnServer) -> 
             await client.aclose()
 
     asyncio.run(crawl())
-    assert fleet.counters() == {"put": 8, "seen": 8, "done": 4}
+    assert fleet.counters() == {"put": 8, "seen": 8, "done": 4, "duplicate": 4}
     assert fleet.redis.scard(fleet.partition.held("w1")) == 4
 
 
@@ -173,6 +174,7 @@ ORDER = ClaimOrder(10, 60_000, 0, 100, {})
 @both
 @pytest.mark.parametrize("key", ["hosts", "counters", "inflight", "lease", "q:a.test:0", "seen:1", "held:w1"])
 def test_a_key_of_a_wrong_type_is_told_with_the_name_of_the_crawl(fleet: FleetOnServer, key: str) -> None:
+    fleet.tampered = True
     worker = fleet.worker()
     worker.put(page("http://a.test/"))
     content = fleet.redis.dump(fleet.key(key))

@@ -6,7 +6,8 @@ from collections import Counter
 import msgpack
 import pytest
 
-from crawler.frontier.store import Claimed, Plan, Retry
+from crawler.frontier.plan import Plan, Retry
+from crawler.frontier.store import Claimed
 from tests.support.frontier import (
     LAPSE_SECONDS,
     FleetOnServer,
@@ -34,15 +35,15 @@ def test_every_way_of_ending_in_one_call(fleet: FleetOnServer) -> None:
         dead=[(dead.lease, letter)],
         back=[back.lease],
         letters=[{"kind": "link", "class": "unserialisable", "reason": "meta key 'f' holds a function"}],
-        tallies={"filtered": 2, "callback_errors": 1},
+        tallies={"trapped": 2, "callback_errors": 1},
     )
     assert worker.settle_plan([page("http://a.test/new"), page("http://a.test/0")], plan).new == "10"
     assert fleet.redis.hkeys(fleet.key("inflight")) == [kept.lease.encode()]
     assert fleet.redis.zrange(fleet.key("lease"), 0, -1) == [kept.lease.encode()]
     assert fleet.redis.smembers(fleet.partition.held("w1")) == {kept.lease.encode()}
     assert fleet.counters() == {
-        **{"put": 7, "seen": 7, "waiting": 3},
-        **{"done": 1, "retried": 2, "dead": 2, "returned": 1, "filtered": 2, "callback_errors": 1},
+        **{"put": 7, "seen": 7, "waiting": 3, "duplicate": 1, "letters": 1},
+        **{"done": 1, "retried": 2, "dead": 2, "returned": 1, "trapped": 2, "callback_errors": 1},
     }
     # What was given back is first, a new try queues up behind what waited.
     again = worker.claim()
@@ -67,7 +68,7 @@ def test_a_letter_of_something_that_was_no_lease_has_no_entry(fleet: FleetOnServ
     worker = fleet.worker()
     worker.settle_plan([], Plan(letters=[{"kind": "seed", "reason": "no scheme", "seed": "\udcff"}]))
     assert fleet.letters() == [{"kind": b"seed", "reason": b"no scheme", "seed": b"\xed\xb3\xbf"}]
-    assert fleet.counters() == {"dead": 1}
+    assert fleet.counters() == {"dead": 1, "letters": 1}
 
 
 @both
@@ -200,12 +201,12 @@ def _settle_at_random(fleet: FleetOnServer, worker: Member, ending: list[str], d
 def _check_places(fleet: FleetOnServer, accepted: int) -> None:
     queued = fleet.queued()
     assert fleet.counters().get("waiting", 0) == len(queued)
-    packed = [
-        *fleet.redis.zrange(fleet.key("delayed"), 0, -1),
-        *fleet.redis.lrange(fleet.key("suspects"), 0, -1),
-        *fleet.redis.hvals(fleet.key("inflight")),
+    apart = [*fleet.redis.zrange(fleet.key("delayed"), 0, -1), *fleet.redis.lrange(fleet.key("suspects"), 0, -1)]
+    elements = [
+        *(msgpack.unpackb(one, raw=True)[2] for one in apart),
+        *(msgpack.unpackb(one, raw=True)[3] for one in fleet.redis.hvals(fleet.key("inflight"))),
     ]
-    places = Counter([*queued, *(msgpack.unpackb(one, raw=True)[-1][2:].decode() for one in packed)])
+    places = Counter([*queued, *(element[2:].decode() for element in elements)])
     assert max(places.values(), default=0) <= 1, "an entry is in two places"
     ended = fleet.counters().get("done", 0) + fleet.counters().get("dead", 0)
     assert len(places) + ended == accepted

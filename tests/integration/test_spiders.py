@@ -166,11 +166,11 @@ def test_depth_is_counted_through_the_queue(project: UserProject, lab: Lab) -> N
     assert set(lab.hits().values()) == {1}
 
 
-def test_a_page_that_robots_txt_forbids_is_done_and_not_fetched(project: UserProject, lab: Lab) -> None:
+def test_a_page_that_robots_txt_forbids_is_filtered_and_not_fetched(project: UserProject, lab: Lab) -> None:
     project.finish("redirects", {"ROBOTSTXT_OBEY": True}, base=lab.base(0), paths="/private/1 /leaf/1")
     assert paths(lab) == {"/robots.txt": 1, "/leaf/1": 1}
     assert {item["id"] for item in project.items()} == {"error", "leaf/1"}
-    assert (project.status()["done"], project.letters()) == (2, [])
+    assert (project.status()["done"], project.letters()) == (1, [])
 
 
 def test_a_crawl_that_was_closed_early_goes_on_where_it_was(project: UserProject, lab: Lab) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
+from tests.support.accounts import check_account
 from tests.support.commands import UserProject
 from tests.support.lab import Lab, LabSpec
 
@@ -31,3 +32,4 @@ def project(redis_url: str, prefix: str, tmp_path: Path) -> Iterator[UserProject
         made = UserProject(redis, redis_url, prefix, tmp_path)
         yield made
         made.close()
+        check_account(redis, made.crawl)

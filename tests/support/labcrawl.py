@@ -14,6 +14,7 @@ from redis import Redis
 from crawler.redisdb.embedded import EmbeddedServer
 from crawler.redisdb.keys import Partition
 from crawler.storage.backends import open_storage
+from tests.support.accounts import check_account
 from tests.support.lab import Lab
 from tests.support.waiting import wait_until
 
@@ -126,3 +127,5 @@ def lab_crawl(lab: Lab, folder: Path, spider: str = "lab") -> Iterator[LabCrawl]
             yield crawl
         finally:
             crawl.end()
+        with Redis.from_url(server.url) as client:
+            check_account(client, crawl.spider)

@@ -38,8 +38,9 @@ if opened then
   if seen == 0 or ARGV[6] ~= '1' then seen = generation end
   redis.call('HSET', STATE, 'generation', generation, 'seen_generation', seen, 'phase', 'open', 'start', '',
              'active', now, 'started', now)
-  redis.call('HDEL', COUNTERS, 'put', 'done', 'dead', 'retried', 'returned', 'callback_errors', 'filtered', 'stale',
-             'over_budget', 'trapped')
+  for _, name in ipairs(redis.call('HKEYS', COUNTERS)) do
+    if name ~= 'waiting' and name ~= 'seen' then redis.call('HDEL', COUNTERS, name) end
+  end
   redis.call('DEL', SPENT, P .. 'jars')
   if seen == generation then redis.call('HDEL', COUNTERS, 'seen') end
 end

@@ -3,5 +3,6 @@
 -- ARGV: 1-3 session, 4 seen base, 5 once base, 6 error rate, 7 declared capacity, 8 packed list of entries (lib/put.lua).
 -- Returns packed {'ok', one character an entry: '1' new, '0' known, '2' over a budget}.
 local seen = seen_filter(ARGV[4], tonumber(ARGV[6]), tonumber(ARGV[7]))
-local new = put_entries(cmsgpack.unpack(ARGV[8]), seen, exact_set(ARGV[5]), now)
+local new, _, repeated = put_entries(cmsgpack.unpack(ARGV[8]), seen, exact_set(ARGV[5]), now)
+if repeated > 0 then redis.call('HINCRBY', COUNTERS, 'duplicate', repeated) end
 return answer({'ok', new})

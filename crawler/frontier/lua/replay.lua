@@ -13,11 +13,11 @@ for _, id in ipairs(ARGV) do
   if letter.element then
     push(letter.host, letter.band, {'\0\0' .. string.sub(letter.element, 3)}, now, false)
     redis.call('XDEL', DEAD, id)
-    redis.call('HINCRBY', COUNTERS, 'dead', -1)
     replayed = replayed + 1
   end
 end
 if replayed > 0 then
+  redis.call('HINCRBY', COUNTERS, 'replayed', replayed)
   redis.call('HSET', STATE, 'phase', 'open', 'active', now, 'time', text(us))
   wake()
 end

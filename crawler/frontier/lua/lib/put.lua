@@ -5,9 +5,10 @@
 --                    seen key is in the filter and was not put there by this very instance, whose worker may have died since
 -- After the entries may come one list of budgets, five fields each: number of the entry, name, URLs that it may have, URLs from
 -- which on an entry goes into another band, that band. An entry over a budget is neither queued nor seen.
--- All is read before the first write; entries are queued before they are marked, so that an error loses none.
+-- Returns one character an entry, how many were queued, and how many known: to count those is the caller's, which may have
+-- to free memory first. All is read before the first write; entries are queued before they are marked, so that an error loses none.
 local function put_entries(list, seen, once, at)
-  local budgets, spent, over = {}, {}, 0
+  local budgets, spent, over, repeated = {}, {}, 0, 0
   if type(list[#list]) == 'table' then
     local given = table.remove(list)
     for i = 1, #given, 5 do
@@ -49,6 +50,7 @@ local function put_entries(list, seen, once, at)
       new[#new + 1] = '2'
     else
       new[#new + 1] = known and '0' or '1'
+      if known and element ~= '' then repeated = repeated + 1 end
     end
     if not known and band then
       if key ~= '' and not seen_here[key] and (instance == '' or not seen.has(key)) then
@@ -90,5 +92,5 @@ local function put_entries(list, seen, once, at)
     redis.call('HSET', STATE, 'phase', 'open', 'active', at, 'time', text(us))
     wake()
   end
-  return table.concat(new), queued
+  return table.concat(new), queued, repeated
 end
